@@ -1,0 +1,51 @@
+# Everything from clone to green. `make` alone lists the targets; the first one that needs it sets up .venv.
+.DEFAULT_GOAL := help
+PYTHON ?=
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: help setup demo dev test test-kafka check format lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+setup: $(STAMP) ## a private .venv from the committed lock (the other targets do it by themselves)
+
+$(STAMP): requirements.lock requirements.uv.lock pyproject.toml sdk/pyproject.toml ops/setup.sh
+	@PYTHON='$(PYTHON)' sh ops/setup.sh
+	@touch $@
+
+demo: $(STAMP) ## the main job on real input, shown and checked
+	@$(BIN)/python -m ops.demo
+
+dev: $(STAMP) ## the whole stack kept running; workflow files are reloaded as they are saved
+	@$(BIN)/a44 dev
+
+test: $(STAMP) ## the whole suite
+	@$(BIN)/python -m pytest
+
+test-kafka: $(STAMP) compose/kafka/target/libs/.fetched ## integration and acceptance suites on Apache Kafka (needs Java 17 and Maven)
+	@A44_TEST_BROKER=apache $(BIN)/python -m pytest tests/integration tests/acceptance
+
+compose/kafka/target/libs/.fetched: compose/kafka/pom.xml compose/kafka/fetch.sh
+	@sh compose/kafka/fetch.sh
+
+check: $(STAMP) ## lint, format, types, import contracts, module sizes
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest tests/architecture
+
+format: $(STAMP) ## apply the formatter and the safe fixes
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lock: $(STAMP) ## write requirements.lock anew from the pyproject files
+	@UV_PYTHON_DOWNLOADS=never UV_CACHE_DIR=.venv/.uv-cache $(BIN)/uv pip compile pyproject.toml --group dev \
+		--universal --python-version 3.11 --generate-hashes --no-annotate \
+		--no-emit-package anthares44-automation --custom-compile-command 'make lock' --quiet -o requirements.lock
+
+clean: ## remove what was built or installed here
+	rm -rf .venv .a44 compose/kafka/target .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
