@@ -1,0 +1,145 @@
+"""JSON as the doors and the log take it: one reading only, and storable as text in Postgres.
+
+Refused: the same key twice in one object at any depth, NaN, Infinity, numbers beyond a double's range,
+NUL and lone surrogates in strings, nesting over `MAX_DEPTH`. Integers keep all digits (up to
+`MAX_DIGITS`) and `1.0` stays a float. Nothing here changes a value to make it fit.
+"""
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from schemas.errors import Refused
+
+MAX_DEPTH = 128
+MAX_DIGITS = 1000
+
+# Matches as far as escapes are storable; a lone surrogate or NUL stops it. Possessive: linear time.
+_STORABLE = re.compile(
+    rb"(?:[^\\]++|\\[^u]|\\u(?:(?!0000|[dD][89a-fA-F])[0-9a-fA-F]{4}"
+    rb"|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))*+"
+)
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_OPENING = frozenset(b"[{")
+_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (MAX_DIGITS + 1))
+
+
+class _DuplicateKeyError(ValueError):
+    pass
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _DuplicateKeyError(key)
+            seen.add(key)
+    return found
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"the number {text[:40]} is beyond the range of a double")
+    return value
+
+
+def _constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no JSON value")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float, parse_constant=_constant)
+
+
+def decode(data: bytes) -> Any:
+    """Read one JSON value. Raises Refused: E_JSON_INVALID, E_DUPLICATE_KEY, E_BODY_UNSTORABLE."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise Refused(
+            "E_JSON_INVALID", f"the text is not UTF-8: byte {exc.start} begins no character"
+        ) from exc
+    _check_bounds(data)
+    try:
+        value = _decoder.decode(text)
+    except _DuplicateKeyError as exc:
+        raise Refused(
+            "E_DUPLICATE_KEY", f"the key {str(exc)[:80]!r} stands twice in one object; send each key once"
+        ) from exc
+    except ValueError as exc:
+        raise Refused("E_JSON_INVALID", f"the text is not valid JSON: {exc}") from exc
+    _check_storable(data)  # after the syntax: only then is a backslash surely an escape
+    return value
+
+
+def check(data: bytes) -> None:
+    """Refuse what `decode` refuses. It costs the same: only building tells that a key stands twice."""
+    decode(data)
+
+
+def encode(value: Any) -> str:
+    """Write a value compactly. Raises Refused where the text would not read back as the same value."""
+    _check_types(value, 0)
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError as exc:
+        raise Refused("E_JSON_INVALID", f"the value cannot be written as JSON: {exc}") from exc
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as exc:
+        raise Refused("E_BODY_UNSTORABLE", "a string holds half of a surrogate pair") from exc
+    _check_storable(data)
+    return text
+
+
+def _check_bounds(data: bytes) -> None:
+    if _LONG_NUMBER.search(data) is not None and _LONG_NUMBER.search(_STRING.sub(b'""', data)) is not None:
+        raise Refused("E_JSON_INVALID", f"a number has over {MAX_DIGITS} digits")
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+        return
+    depth = 0
+    for byte in _STRING.sub(b"", data).translate(None, _NOT_BRACKETS):
+        if byte not in _OPENING:
+            depth -= 1
+            continue
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise Refused("E_JSON_INVALID", f"the text is nested over {MAX_DEPTH} levels deep")
+
+
+def _check_storable(data: bytes) -> None:
+    if b"\\u" not in data:
+        return
+    found = _STORABLE.match(data)
+    end = found.end() if found is not None else 0
+    if end != len(data):
+        raise Refused(
+            "E_BODY_UNSTORABLE",
+            f"a string holds {data[end : end + 6].decode('ascii', 'replace')} (byte {end}): NUL and "
+            "halves of surrogate pairs cannot be stored; leave them out",
+        )
+
+
+def _check_types(value: Any, depth: int) -> None:
+    kind = type(value)
+    if kind is str or kind is int or kind is float or kind is bool or value is None:
+        return
+    if depth >= MAX_DEPTH:
+        raise Refused("E_JSON_INVALID", f"the value is nested over {MAX_DEPTH} levels deep")
+    if kind is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                raise Refused("E_JSON_INVALID", f"the key {key!r} is not text; JSON would turn it into text")
+            _check_types(item, depth + 1)
+    elif kind is list:
+        for item in value:
+            _check_types(item, depth + 1)
+    else:
+        raise Refused(
+            "E_JSON_INVALID", f"a {kind.__name__} is no JSON value; use text, numbers, lists, dicts"
+        )

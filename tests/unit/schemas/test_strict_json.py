@@ -1,0 +1,143 @@
+"""JSON at the doors has one reading and can be stored, or is refused with a code."""
+
+import contextlib
+import json
+import math
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas import strict_json
+from schemas.errors import Refused
+
+STORABLE_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | STORABLE_TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(STORABLE_TEXT, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def code_of(data: bytes) -> str:
+    with pytest.raises(Refused) as caught:
+        strict_json.decode(data)
+    return caught.value.code
+
+
+@given(VALUES)
+def test_a_value_reads_back_equal_and_of_the_same_type(value: object):
+    assert repr(strict_json.decode(strict_json.encode(value).encode())) == repr(value)
+
+
+@pytest.mark.parametrize("data", [b'{"a":1,"a":1}', b'[{"x":{"b":1,"c":2,"b":3}}]', b'{"a":1,"\\u0061":2}'])
+def test_a_key_that_stands_twice_is_refused_at_any_depth(data: bytes):
+    assert code_of(data) == "E_DUPLICATE_KEY"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"NaN",
+        b"[Infinity]",
+        b"-Infinity",
+        b"1e400",
+        b"-1e400",
+        b"",
+        b"01",
+        b"1 2",
+        b"[1,]",
+        b"'a'",
+        b"\xff",
+        b"\xef\xbb\xbf{}",
+        b'"\x00"',
+        b'"\xed\xa0\x80"',
+        b"9" * 1001,
+        b"0." + b"1" * 2000,
+        b"[" * 129 + b"]" * 129,
+        b"[" * 500_000,
+        b'{"a":' * 129 + b"1" + b"}" * 129,
+    ],
+    ids=lambda data: repr(data[:12]),
+)
+def test_what_is_not_plain_json_is_refused(data: bytes):
+    assert code_of(data) == "E_JSON_INVALID"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'"\\u0000"',
+        b'"\\ud800"',
+        b'"\\udc00\\ud800"',
+        b'"\\ud83d\\u0041"',
+        b'{"\\u0000":1}',
+        b'"\\\\\\u0000"',
+    ],
+    ids=repr,
+)
+def test_text_that_postgres_cannot_store_is_refused(data: bytes):
+    assert code_of(data) == "E_BODY_UNSTORABLE"
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b'"\\\\u0000"', "\\u0000"),
+        (b'"\\\\\\\\ud800"', "\\\\ud800"),
+        (b'"\\ud83d\\ude00\\u00e9"', "\U0001f600\u00e9"),
+        (b'"\\uD83D\\uDE00\\/\\n"', "\U0001f600/\n"),
+        (str(2**70).encode(), 2**70),
+        (b'"' + b"9" * 1200 + b'"', "9" * 1200),
+        (b'"[[[' + b"[" * 500 + b'"', "[[[" + "[" * 500),
+        (b"[" * 128 + b"]" * 128, json.loads("[" * 128 + "]" * 128)),
+        (b"[" + b"{}," * 1000 + b"[]]", [{}] * 1000 + [[]]),
+    ],
+    ids=lambda value: repr(value)[:16],
+)
+def test_what_only_looks_forbidden_is_taken(data: bytes, value: object):
+    assert strict_json.decode(data) == value
+    strict_json.check(data)
+
+
+def test_a_float_stays_a_float():
+    assert repr(strict_json.decode(b"[1.0,-0.0,1E2,1]")) == "[1.0, -0.0, 100.0, 1]"
+
+
+@pytest.mark.parametrize(
+    "value", [math.nan, math.inf, {1: "a"}, {None: 1}, (1,), b"a", {"a": object()}, [{2.5: 1}]], ids=repr
+)
+def test_a_value_that_would_change_on_the_way_is_not_written(value: object):
+    with pytest.raises(Refused) as caught:
+        strict_json.encode(value)
+    assert caught.value.code == "E_JSON_INVALID"
+
+
+@pytest.mark.parametrize("value", ["\0", {"a\0": 1}, "\ud800", ["\udfff"]], ids=ascii)
+def test_unstorable_text_is_not_written(value: object):
+    with pytest.raises(Refused) as caught:
+        strict_json.encode(value)
+    assert caught.value.code == "E_BODY_UNSTORABLE"
+
+
+def test_a_value_nested_too_deep_is_not_written():
+    value: list[object] = []
+    for _ in range(5000):
+        value = [value]
+    with pytest.raises(Refused, match="nested"):
+        strict_json.encode(value)
+
+
+@pytest.mark.parametrize(
+    "data", [b"[" * 1_000_000, b'"' + b"\\u0041" * 160_000 + b'"', b"[" + b"{}," * 250_000 + b"1]"], ids=len
+)
+def test_a_hostile_megabyte_costs_no_more_than_a_fraction_of_a_second(data: bytes):
+    started = time.process_time()
+    with contextlib.suppress(Refused):
+        strict_json.decode(data)
+    assert time.process_time() - started < 1.0
