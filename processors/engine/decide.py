@@ -1,0 +1,205 @@
+"""`decide(state, command, now, roll)`: what a command does to a run, as records and effects.
+
+Pure: no clock (`now` is given), no dice (`roll` in [0, 1) is given), no await, no driver. Records are
+folded into `state` at once, so the next command may be decided before the first is committed; whoever
+loses its session throws the state away. Effects say by their class when they may happen.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from processors.engine import turns
+from processors.engine.commands import BodyLost, Cancel, Claimed, Command, Diverged, Done, Due, Failed, Turn
+from processors.engine.effects import (
+    Arm,
+    Block,
+    CancelStep,
+    CloseBody,
+    DropBody,
+    Effect,
+    StartBody,
+)
+from processors.engine.endings import close, finish, rest
+from processors.engine.ledger import Ledger
+from processors.engine.moves import RunStatus
+from processors.engine.state import Item, Phase, RunState
+from schemas.records import ErrorInfo, Kind, Record, Status
+
+CLOSE_GRACE = timedelta(seconds=10)
+CLOSE_TIMER = "~close"
+MOST_CRASHES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    records: list[Record] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+
+
+def decide(state: RunState, command: Command, now: datetime, roll: float) -> Decision:
+    """Decide one command. A run that has ended or is blocked answers nothing to anything."""
+    ledger = Ledger(state, now, roll)
+    if state.ended is None and (state.blocked is None or isinstance(command, Claimed | Cancel)):
+        _dispatch(ledger, command)
+    return Decision(ledger.records, ledger.effects)
+
+
+def _dispatch(ledger: Ledger, command: Command) -> None:
+    match command:
+        case Claimed():
+            _claimed(ledger, command)
+        case Turn():
+            turns.turn(ledger, command)
+        case Done():
+            _done(ledger, command)
+        case Failed():
+            _failed(ledger, command)
+        case Due():
+            _due(ledger, command)
+        case BodyLost():
+            _body_lost(ledger, command)
+        case Diverged():
+            _blocked(ledger, command.error)
+        case Cancel():
+            _cancel(ledger, command)
+        case _:
+            assert_never(command)
+
+
+def _claimed(ledger: Ledger, command: Claimed) -> None:
+    state = ledger.state
+    state.owner_lost = command.owner_lost
+    if state.blocked is not None:
+        ledger.effects.append(Block(ledger.error_of(state.blocked)))
+    elif state.closing is not None and state.closing.cancelled:
+        finish(ledger)
+    else:
+        _start_body(ledger)
+
+
+def _start_body(ledger: Ledger) -> None:
+    state = ledger.state
+    state.body_started, state.body_ended, state.heard, state.told = True, False, -1, 0
+    state.resuming = state.seq > 0 or state.owner_lost
+    ledger.effects.append(StartBody())
+
+
+def _running(state: RunState, name: str, attempt: int, token: str) -> Item | None:
+    """The item whose attempt this is; None when the attempt belongs to another life."""
+    item = state.items.get(name)
+    if item is None or item.token != token or item.attempt != attempt:
+        return None
+    return item
+
+
+def _done(ledger: Ledger, command: Done) -> None:
+    state = ledger.state
+    item = _running(state, command.item, command.attempt, command.token)
+    if item is None:
+        return
+    abandoned = item.phase is Phase.ABANDONED
+    ledger.land(item)
+    record = ledger.settle(
+        command.item,
+        item,
+        Status.SUCCEEDED,
+        value=command.value,
+        cost=command.cost,
+        key=state.key_of(command.item),
+    )
+    if not abandoned:
+        ledger.deliver(record, value=None)
+    rest(ledger)
+
+
+def _failed(ledger: Ledger, command: Failed) -> None:
+    state = ledger.state
+    item = _running(state, command.item, command.attempt, command.token)
+    if item is None or item.request is None:
+        return
+    abandoned = item.phase is Phase.ABANDONED
+    ledger.land(item)
+    if abandoned:
+        rest(ledger)
+        return
+    policy, error = item.request.retry, command.error
+    again = error.retryable and item.failures + 1 < policy.max and state.closing is None
+    due = ledger.now + ledger.delay(policy, item.failures + 1, error.retry_after) if again else None
+    record = ledger.record(
+        Kind.STEP,
+        command.item,
+        item.attempt,
+        Status.FAILED,
+        item.after,
+        final=not again,
+        due=due,
+        error=error,
+        cost=command.cost,
+        key=state.key_of(command.item),
+    )
+    if due is not None:
+        ledger.effects.append(Arm(command.item, due))
+    else:
+        ledger.deliver(record, value=None)
+    rest(ledger)
+
+
+def _due(ledger: Ledger, command: Due) -> None:
+    state = ledger.state
+    if command.item == CLOSE_TIMER:
+        if state.closing is not None:
+            finish(ledger)
+        return
+    item = state.items.get(command.item)
+    if item is None or item.due is None or item.due > ledger.now or state.closing is not None:
+        return
+    if item.phase is Phase.TIMER:
+        ledger.fire(command.item, item)
+    elif item.phase is Phase.RETRYING and item.request is not None:
+        ledger.launch(command.item, item)
+
+
+def _body_lost(ledger: Ledger, command: BodyLost) -> None:
+    """The attempts in flight are lost; the body comes back elsewhere, unless it kills every host."""
+    state = ledger.state
+    for name, item in state.items.items():
+        if item.phase is Phase.IN_FLIGHT:
+            ledger.land(item)
+            ledger.lose(name, item)
+        elif item.token is not None:
+            ledger.land(item)
+    state.crashes += 1
+    if state.closing is not None and state.closing.cancelled:
+        finish(ledger)
+    elif state.crashes >= MOST_CRASHES:
+        message = f"its step host ended {state.crashes} times while this run was in it: {command.reason}"
+        close(
+            ledger,
+            RunStatus.FAILED,
+            ErrorInfo("E_WORKER_CRASH_LOOP", "WorkerCrashLoop", message, retryable=False),
+        )
+        finish(ledger)
+    else:
+        state.owner_lost = True
+        _start_body(ledger)
+
+
+def _blocked(ledger: Ledger, error: ErrorInfo) -> None:
+    for item in ledger.state.items.values():
+        ledger.land(item)
+    ledger.control(Status.BLOCKED, error=error)
+    ledger.effects += [Block(error), DropBody()]
+
+
+def _cancel(ledger: Ledger, command: Cancel) -> None:
+    state = ledger.state
+    if state.closing is not None:
+        return
+    message = f"cancelled by {command.actor}: {command.reason}"
+    close(ledger, RunStatus.CANCELLED, ErrorInfo("E_CANCELLED", "Cancelled", message, retryable=False))
+    if not state.body_started or state.body_ended:
+        finish(ledger)
+        return
+    ledger.effects += [CancelStep(name) for name, item in state.items.items() if item.phase is Phase.IN_FLIGHT]
+    ledger.effects += [CloseBody(message), Arm(CLOSE_TIMER, ledger.now + CLOSE_GRACE)]

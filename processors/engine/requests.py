@@ -1,0 +1,74 @@
+"""What a body may ask for: the closed set of requests in a turn, from step hosts and YAML alike."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from schemas.records import ErrorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """`max` counts all attempts. `base` and `cap` are seconds: uniform(0, min(base * 2^(n-1), cap))."""
+
+    max: int = 3
+    base: float = 1.0
+    cap: float = 300.0
+    strategy: str = "exponential-jitter"
+
+
+@dataclass(frozen=True, slots=True)
+class StepRequest:
+    """`started` says that the body's side has started attempt 1 by itself, under `token`."""
+
+    item: str
+    timeout: float
+    retry: RetryPolicy = RetryPolicy()
+    compensate: bool = False
+    started: bool = False
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SleepRequest:
+    item: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TimerRequest:
+    """A timer that the body's own event loop asked for (`wait_for`, `timeout`); ids are `~t<n>`."""
+
+    item: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SkipRequest:
+    """A step whose `if` was false: settled at once, without an attempt."""
+
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequest:
+    """The body gave an item up; a late outcome is recorded and not delivered."""
+
+    target: str
+
+
+Request = StepRequest | SleepRequest | TimerRequest | SkipRequest | CancelRequest
+
+
+class BodyStatus(StrEnum):
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class BodyEnd:
+    """How a body ended: `value` is JSON text when it succeeded, `error` is set when it failed."""
+
+    status: BodyStatus
+    value: str | None = None
+    error: ErrorInfo | None = None

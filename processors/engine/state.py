@@ -1,0 +1,162 @@
+"""The state of one run while somebody owns it.
+
+Two parts. What the log says (`seq`, outcomes, timers, closing, ended) changes only by `fold_record`, so
+folding the log gives it back. What the body told in this life (policies, attempts in flight, the last
+turn) is not in the log, because everything in it can be asked again by replaying the body.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from processors.engine.requests import StepRequest
+from schemas.records import RUN_ITEM, ErrorInfo, Kind, Record, Status
+
+
+class Phase(StrEnum):
+    """Where an item is. `IN_FLIGHT` is known in this life only; a fold never gives it."""
+
+    WANTED = "wanted"
+    IN_FLIGHT = "in_flight"
+    RETRYING = "retrying"
+    LOST = "lost"
+    TIMER = "timer"
+    SETTLED = "settled"
+    ABANDONED = "abandoned"
+
+
+@dataclass(slots=True)
+class Item:
+    """`attempt` is the last number taken, `failures` what counts against the policy's `max`."""
+
+    kind: Kind
+    after: int
+    phase: Phase = Phase.WANTED
+    attempt: int = 0
+    failures: int = 0
+    losses: int = 0
+    due: datetime | None = None
+    request: StepRequest | None = None
+    token: str | None = None
+    outcome: Record | None = None
+    first_seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The run is about to end as `record` says: nothing new starts, what is in flight settles."""
+
+    record: Record
+    cancelled: bool
+
+
+@dataclass(slots=True)
+class RunState:
+    """`told` and `heard`: seq of the last delivery to the body, and of the last one it answered."""
+
+    run_id: str
+    generation: int = 1
+    seq: int = 0
+    items: dict[str, Item] = field(default_factory=dict)
+    closing: Closing | None = None
+    ended: Record | None = None
+    blocked: Record | None = None
+    told: int = 0
+    heard: int = -1
+    body_started: bool = False
+    body_ended: bool = False
+    resuming: bool = False
+    owner_lost: bool = False
+    crashes: int = 0
+    in_flight: int = 0
+
+    def key_of(self, item: str) -> str:
+        """The step's idempotency key: the same for every attempt, another in every generation."""
+        return f"{self.run_id}:{item}:g{self.generation}"
+
+
+def fold(run_id: str, generation: int, records: Iterable[Record]) -> RunState:
+    """The state that a log gives."""
+    state = RunState(run_id, generation)
+    for record in records:
+        fold_record(state, record)
+    return state
+
+
+def fold_record(state: RunState, record: Record) -> None:
+    """The only way in which the logged part of a state changes."""
+    if record.seq != state.seq + 1:
+        raise ValueError(f"{state.run_id}: record {record.seq} after {state.seq}")
+    state.seq = record.seq
+    if record.item == RUN_ITEM:
+        _fold_control(state, record)
+        return
+    item = state.items.get(record.item)
+    if item is None:
+        item = state.items[record.item] = Item(record.kind, record.after)
+    item.first_seq = item.first_seq or record.seq
+    _fold_item(item, record)
+
+
+def _fold_control(state: RunState, record: Record) -> None:
+    match record.status:
+        case Status.CLOSING:
+            cancelled = record.error is not None and record.error.code == "E_CANCELLED"
+            state.closing = Closing(record, cancelled)
+        case Status.ENDED:
+            state.ended = record
+        case Status.BLOCKED:
+            state.blocked = record
+        case Status.UNBLOCKED:
+            state.blocked = None
+        case _:
+            raise ValueError(f"{state.run_id}: a run record cannot be {record.status}")
+
+
+def _fold_item(item: Item, record: Record) -> None:
+    item.attempt = max(item.attempt, record.attempt)
+    item.due = record.due
+    match record.status:
+        case Status.OPENED:
+            item.phase = Phase.TIMER
+        case Status.LOST:
+            item.phase, item.losses = Phase.LOST, item.losses + 1
+        case Status.CANCELLED:
+            item.phase = Phase.ABANDONED
+        case Status.FAILED if not record.final:
+            item.phase, item.failures, item.losses = Phase.RETRYING, item.failures + 1, 0
+        case Status.SUCCEEDED | Status.FAILED | Status.SKIPPED:
+            if item.phase is not Phase.ABANDONED:
+                item.phase, item.outcome = Phase.SETTLED, record
+        case _:
+            raise ValueError(f"item {record.item}: cannot be {record.status}")
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """An item as a body must see it again: settled ones are deliveries, the others are asked for again."""
+
+    name: str
+    item: Item
+    seq: int
+    outcome: Record | None
+
+
+def history(state: RunState) -> Sequence[Recalled]:
+    """What the body plays on resume, in order of seq. What settled after `closing` was never delivered."""
+    last = state.closing.record.seq if state.closing else state.seq
+    recalled = []
+    for name, item in state.items.items():
+        outcome = item.outcome if item.outcome is not None and item.outcome.seq <= last else None
+        if item.first_seq:
+            recalled.append(Recalled(name, item, outcome.seq if outcome else item.first_seq, outcome))
+    recalled.sort(key=lambda one: one.seq)
+    return recalled
+
+
+def error_of(record: Record) -> ErrorInfo:
+    """The error of a failed record; every failed record has one."""
+    if record.error is None:
+        raise ValueError(f"record {record.seq} carries no error")
+    return record.error

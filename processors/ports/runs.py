@@ -1,0 +1,39 @@
+"""What a run is made from: the row that ingest and the door for manual runs hand to the log."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """One run to be made. `lane` is its lane's value; `ordered` says whether the lane keeps order.
+
+    Times are ISO-8601 UTC text; `input` is JSON text, byte for byte as it was sent.
+    """
+
+    run_id: str
+    project_id: str
+    workflow_id: str
+    definition_id: int
+    version: str
+    queue_id: str
+    lane: str
+    ordered: bool
+    event_id: str
+    event_type: str
+    trigger_id: str
+    idempotency_key: str
+    partition_key: str
+    correlation_id: str | None
+    operation_version: int
+    redrive_count: int
+    occurred_at: str
+    input: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A run that may advance: what a command on the commands topic says."""
+
+    run_id: str
+    fence: int
+    lane: str
