@@ -1,0 +1,79 @@
+"""Avro records with single-object encoding: C3 01, the writer schema's fingerprint, the binary record.
+
+Schemas are the `.avsc` files beside this module, `<record>.v<n>.avsc`. The highest number writes; all
+of them read, resolved to the newest, so records of older versions stay readable. A file that shipped
+is never edited: a change is a new number.
+"""
+
+import io
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+MAGIC: Final = b"\xc3\x01"
+_HEADER = 10
+_FILE = re.compile(r"([a-z_]+)\.v([0-9]+)\.avsc")
+
+
+class UndecodableError(ValueError):
+    """The bytes are not a record that this codec reads; the text says why."""
+
+
+class RecordCodec:
+    """Reads and writes one kind of record given as a mapping of its fields."""
+
+    def __init__(self, versions: list[Mapping[str, Any]]) -> None:
+        """Take the schemas of one record, oldest first."""
+        parsed = [parse_schema(dict(schema)) for schema in versions]
+        self._newest = parsed[-1]
+        self._header = MAGIC + _fingerprint(versions[-1])
+        self._writers = {_fingerprint(raw): schema for raw, schema in zip(versions, parsed, strict=True)}
+
+    def encode(self, record: Mapping[str, Any]) -> bytes:
+        """Write one record. Raises ValueError or TypeError where a field does not fit the schema."""
+        out = io.BytesIO()
+        out.write(self._header)
+        schemaless_writer(out, self._newest, record)
+        return out.getvalue()
+
+    def decode(self, data: bytes) -> dict[str, Any]:
+        """Read one record of any known version. Raises UndecodableError."""
+        if data[:2] != MAGIC:
+            raise UndecodableError("it does not begin with the Avro marker C3 01")
+        writer = self._writers.get(data[2:_HEADER])
+        if writer is None:
+            raise UndecodableError(f"its Avro schema fingerprint {data[2:_HEADER].hex()} is not known here")
+        body = io.BytesIO(data)
+        body.seek(_HEADER)
+        try:
+            record: dict[str, Any] = schemaless_reader(
+                body, writer, None if writer is self._newest else self._newest
+            )
+        except Exception as exc:  # fastavro lets through whatever broken bytes run into
+            raise UndecodableError(f"its Avro record is broken: {type(exc).__name__}") from exc
+        if body.tell() != len(data):
+            raise UndecodableError(f"{len(data) - body.tell()} bytes stand behind its Avro record")
+        return record
+
+
+def _fingerprint(schema: Mapping[str, Any]) -> bytes:
+    return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
+
+
+@cache
+def codec(record: str) -> RecordCodec:
+    """The codec of a record by the name of its files, such as `envelope`."""
+    found: dict[int, Mapping[str, Any]] = {}
+    for entry in files("schemas").joinpath("avro").iterdir():
+        match = _FILE.fullmatch(entry.name)
+        if match is not None and match[1] == record:
+            found[int(match[2])] = json.loads(entry.read_text("utf-8"))
+    if not found:
+        raise KeyError(record)
+    return RecordCodec([found[number] for number in sorted(found)])

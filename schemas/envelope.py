@@ -1,0 +1,204 @@
+"""The event envelope: what every door and every producer puts on the events topic.
+
+Written as Avro (single-object encoding), read as that or as plain JSON. `data` is JSON text and stays
+byte for byte as it was sent. Whatever decodes here can be stored: no other check stands between this
+module and the log.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, NoReturn
+
+import msgspec
+from msgspec import Meta
+
+from schemas import strict_json
+from schemas.avro import MAGIC, UndecodableError, codec
+from schemas.errors import Refused
+from schemas.ids import is_project_id
+
+_VISIBLE = r"\A[^\x00-\x1f\x7f-\x9f]*[^\x00-\x1f\x7f-\x9f\s][^\x00-\x1f\x7f-\x9f]*\Z"
+_MOMENT = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})\Z"
+Text = Annotated[str, Meta(min_length=1, max_length=255, pattern=_VISIBLE)]
+Moment = Annotated[str, Meta(pattern=_MOMENT)]
+FromOne = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+FromZero = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+_WANTED: Final = {
+    "occurred_at": "a moment such as 2026-07-19T14:02:11.884Z",
+    "attempt": "a whole number from 1",
+    "operation_version": "a whole number from 1",
+    "redrive_count": "a whole number from 0",
+    "project_id": "the id of a project: a-z, then a-z 0-9 _ -, at most 63 characters",
+    "data": "any JSON value",
+}
+_TEXT_WANTED: Final = "text of 1 to 255 characters, not blank, with no control characters"
+_FIELD = re.compile(r"\$\.([a-z_]+)`|required field `([a-z_]+)`")
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One event. `occurred_at` is ISO 8601 in UTC, `data` is JSON text."""
+
+    id: Text
+    type: Text
+    idempotency_key: Text
+    partition_key: Text
+    occurred_at: Moment
+    attempt: FromOne = 1
+    data: str
+    trigger_id: Text | None = None
+    project_id: str
+    correlation_id: Text | None = None
+    operation_version: FromOne = 1
+    redrive_count: FromZero = 0
+
+
+class _Wire(msgspec.Struct, kw_only=True, gc=False):
+    """The same fields as they come: JSON holds `data` as a value, and the project may be left out."""
+
+    id: Text
+    type: Text
+    idempotency_key: Text
+    partition_key: Text
+    occurred_at: Moment
+    attempt: FromOne = 1
+    data: msgspec.Raw
+    trigger_id: Text | None = None
+    project_id: str | None = None
+    correlation_id: Text | None = None
+    operation_version: FromOne = 1
+    redrive_count: FromZero = 0
+
+
+_codec = codec("envelope")
+_json = msgspec.json.Decoder(_Wire)
+_asdict = msgspec.structs.asdict
+
+
+def encode_envelope(envelope: Envelope) -> bytes:
+    """Write an envelope as Avro. Its fields are taken as they are: `checked` is for the doors."""
+    return _codec.encode(_asdict(envelope))
+
+
+def checked(envelope: Envelope) -> Envelope:
+    """Answer the envelope, its time in UTC, or raise Refused where a reader would refuse it."""
+    return _from_fields(_asdict(envelope), None)
+
+
+def decode_envelope(data: bytes, default_project: str | None = None) -> Envelope:
+    """Read Avro or JSON. Raises Refused E_ENVELOPE_INVALID, naming the field."""
+    if data[:1] == MAGIC[:1]:
+        try:
+            fields = _codec.decode(data)
+        except UndecodableError as exc:
+            raise _refusal(f"the record cannot be read: {exc}") from exc
+        return _from_fields(fields, default_project)
+    return _from_json(data, default_project)
+
+
+def decode_batch(
+    records: Sequence[bytes | None], default_project: str | None = None
+) -> list[Envelope | Refused]:
+    """Read a whole poll; a record that is no envelope is its own refusal and no one else's."""
+    answer: list[Envelope | Refused] = []
+    for record in records:
+        if record is None:
+            answer.append(_refusal("the record has no value"))
+            continue
+        try:
+            answer.append(decode_envelope(record, default_project))
+        except Refused as refused:
+            answer.append(refused)
+    return answer
+
+
+def encode_batch(envelopes: Sequence[Envelope]) -> list[bytes]:
+    """Write many envelopes."""
+    return [_codec.encode(_asdict(envelope)) for envelope in envelopes]
+
+
+def body_hash(data: str) -> bytes:
+    """SHA-256 over the data text as it was sent: two bodies are the same only byte for byte."""
+    return hashlib.sha256(data.encode()).digest()
+
+
+def _from_json(data: bytes, default_project: str | None) -> Envelope:
+    try:
+        strict_json.check(data)
+        wire = _json.decode(data)
+    except Refused as exc:
+        raise _refusal(f"the record is neither Avro nor strict JSON: {exc.message}") from exc
+    except msgspec.ValidationError as exc:
+        _refuse_field(str(exc), exc)
+    except msgspec.DecodeError as exc:
+        raise _refusal(f"the record is not JSON: {exc}") from exc
+    return Envelope(
+        id=wire.id,
+        type=wire.type,
+        idempotency_key=wire.idempotency_key,
+        partition_key=wire.partition_key,
+        occurred_at=_in_utc(wire.occurred_at),
+        attempt=wire.attempt,
+        data=str(wire.data, "utf-8"),
+        trigger_id=wire.trigger_id,
+        project_id=_project(wire.project_id, default_project),
+        correlation_id=wire.correlation_id,
+        operation_version=wire.operation_version,
+        redrive_count=wire.redrive_count,
+    )
+
+
+def _from_fields(fields: dict[str, Any], default_project: str | None) -> Envelope:
+    fields["project_id"] = _project(fields["project_id"], default_project)
+    try:
+        envelope = msgspec.convert(fields, Envelope)
+    except msgspec.ValidationError as exc:
+        _refuse_field(str(exc), exc)
+    moment = _in_utc(envelope.occurred_at)
+    try:
+        strict_json.check(envelope.data.encode())
+    except Refused as exc:
+        raise _refusal(f"the field data is not strict JSON: {exc.message}", "data") from exc
+    except UnicodeEncodeError as exc:
+        raise _refusal("the field data holds half of a surrogate pair", "data") from exc
+    if moment != envelope.occurred_at:
+        return msgspec.structs.replace(envelope, occurred_at=moment)
+    return envelope
+
+
+def _project(told: str | None, default: str | None) -> str:
+    project = default if told is None else told
+    if project is None:
+        raise _refusal(
+            "the field project_id is missing, and this topic belongs to no one project", "project_id"
+        )
+    if not is_project_id(project):
+        raise _refusal(
+            f"the field project_id is {project[:80]!r}; wanted {_WANTED['project_id']}", "project_id"
+        )
+    return project
+
+
+def _in_utc(moment: str) -> str:
+    try:
+        told = datetime.fromisoformat(moment)
+        if moment[-1] == "Z":
+            return moment
+        return told.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError) as exc:
+        raise _refusal(f"the field occurred_at is {moment!r}: no such moment", "occurred_at") from exc
+
+
+def _refuse_field(why: str, cause: Exception) -> NoReturn:
+    found = _FIELD.search(why)
+    if found is None:
+        raise _refusal(f"the record is no envelope: {why}") from cause
+    name = found[1] or found[2]
+    fault = "missing" if found[2] else "not usable"
+    raise _refusal(f"the field {name} is {fault}; wanted {_WANTED.get(name, _TEXT_WANTED)}", name) from cause
+
+
+def _refusal(message: str, field: str | None = None) -> Refused:
+    return Refused("E_ENVELOPE_INVALID", message, details={} if field is None else {"field": field})
