@@ -52,9 +52,7 @@ class RecordCodec:
         body = io.BytesIO(data)
         body.seek(_HEADER)
         try:
-            record: dict[str, Any] = schemaless_reader(
-                body, writer, None if writer is self._newest else self._newest
-            )
+            record: dict[str, Any] = schemaless_reader(body, writer, None if writer is self._newest else self._newest)
         except Exception as exc:  # fastavro lets through whatever broken bytes run into
             raise UndecodableError(f"its Avro record is broken: {type(exc).__name__}") from exc
         if body.tell() != len(data):

@@ -98,9 +98,7 @@ def decode_envelope(data: bytes, default_project: str | None = None) -> Envelope
     return _from_json(data, default_project)
 
 
-def decode_batch(
-    records: Sequence[bytes | None], default_project: str | None = None
-) -> list[Envelope | Refused]:
+def decode_batch(records: Sequence[bytes | None], default_project: str | None = None) -> list[Envelope | Refused]:
     """Read a whole poll; a record that is no envelope is its own refusal and no one else's."""
     answer: list[Envelope | Refused] = []
     for record in records:
@@ -171,13 +169,9 @@ def _from_fields(fields: dict[str, Any], default_project: str | None) -> Envelop
 def _project(told: str | None, default: str | None) -> str:
     project = default if told is None else told
     if project is None:
-        raise _refusal(
-            "the field project_id is missing, and this topic belongs to no one project", "project_id"
-        )
+        raise _refusal("the field project_id is missing, and this topic belongs to no one project", "project_id")
     if not is_project_id(project):
-        raise _refusal(
-            f"the field project_id is {project[:80]!r}; wanted {_WANTED['project_id']}", "project_id"
-        )
+        raise _refusal(f"the field project_id is {project[:80]!r}; wanted {_WANTED['project_id']}", "project_id")
     return project
 
 

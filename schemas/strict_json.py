@@ -61,9 +61,7 @@ def decode(data: bytes) -> Any:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as exc:
-        raise Refused(
-            "E_JSON_INVALID", f"the text is not UTF-8: byte {exc.start} begins no character"
-        ) from exc
+        raise Refused("E_JSON_INVALID", f"the text is not UTF-8: byte {exc.start} begins no character") from exc
     _check_bounds(data)
     try:
         value = _decoder.decode(text)
@@ -140,6 +138,4 @@ def _check_types(value: Any, depth: int) -> None:
         for item in value:
             _check_types(item, depth + 1)
     else:
-        raise Refused(
-            "E_JSON_INVALID", f"a {kind.__name__} is no JSON value; use text, numbers, lists, dicts"
-        )
+        raise Refused("E_JSON_INVALID", f"a {kind.__name__} is no JSON value; use text, numbers, lists, dicts")
