@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.errors import Unavailable
+from schemas.errors import Refused, Unavailable
 
 # initdb asks the system for the name of its account, so a merely free number does not do.
 UNPRIVILEGED = ("nobody", "daemon")
@@ -55,10 +55,18 @@ class Account:
 OURS = Account(None, None)
 
 
-def choose_account() -> Account:
-    """Our own account, or when that is root the first unprivileged one this system has."""
+def choose_account(data: Path) -> Account:
+    """Our own account; as root the owner of existing data, else the first unprivileged one this system has."""
     if os.geteuid() != 0:
+        if data.exists() and data.stat().st_uid != os.geteuid():
+            raise Refused(
+                "E_CONFIG",
+                f"{data} belongs to another account (it was perhaps made as root). "
+                "Choose another folder to persist in, or run as that account.",
+            )
         return OURS
+    if data.exists() and (owner := data.stat()).st_uid != 0:
+        return Account(owner.st_uid, owner.st_gid)
     for name in UNPRIVILEGED:
         try:
             entry = pwd.getpwnam(name)

