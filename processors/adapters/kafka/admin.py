@@ -1,0 +1,90 @@
+"""Topics through librdkafka's admin client: made when missing, told by id and partition count.
+
+A topic's id is new when the topic was made again, which is how a broker that lost its data is noticed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from schemas.errors import Refused, Unavailable
+from topology.topics import TopicSpec
+
+log = logging.getLogger(__name__)
+
+_SECONDS: Final = 5.0
+
+
+class KafkaAdmin:
+    """Implements `processors.ports.streams.Admin`."""
+
+    def __init__(self, bootstrap: str, client_id: str) -> None:
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "client.id": client_id,
+            "reconnect.backoff.max.ms": 1_000,
+            "socket.timeout.ms": int(_SECONDS * 1000),
+        }
+        self._client = AdminClient(settings, logger=log)
+
+    async def ensure_topics(self, specs: Sequence[TopicSpec], replication: int = 1) -> list[str]:
+        """Make the topics that are missing. Raises Unavailable, or Refused where the broker will not have one."""
+        asked = self._client.create_topics(
+            [
+                NewTopic(
+                    spec.name, num_partitions=spec.partitions, replication_factor=replication, config=spec.settings()
+                )
+                for spec in specs
+            ],
+            request_timeout=_SECONDS,
+        )
+        made = []
+        for name, answer in asked.items():
+            error = await _error_of(answer)
+            if error is None:
+                made.append(name)
+            elif error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise _translated(error, f"make the topic {name}")
+        return made
+
+    async def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        return {name: str(found.topic_id) for name, found in (await self._describe(topics)).items()}
+
+    async def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
+        return {name: len(found.partitions) for name, found in (await self._describe(topics)).items()}
+
+    async def _describe(self, topics: Sequence[str]) -> dict[str, Any]:
+        if not topics:
+            return {}
+        try:
+            asked = self._client.describe_topics(TopicCollection(list(topics)), request_timeout=_SECONDS)
+        except KafkaException as exc:
+            raise _translated(exc.args[0], "describe topics") from exc
+        found = {}
+        for name, answer in asked.items():
+            error = await _error_of(answer)
+            if error is None:
+                found[name] = answer.result()
+            elif error.code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE):
+                raise _translated(error, f"describe the topic {name}")
+        return found
+
+
+async def _error_of(answer: "Future[Any]") -> KafkaError | None:
+    try:
+        await asyncio.wrap_future(answer)
+    except KafkaException as exc:
+        error: KafkaError = exc.args[0]
+        return error
+    return None
+
+
+def _translated(error: KafkaError, what: str) -> Exception:
+    if error.retriable() or error.code() < 0:  # below zero: librdkafka's own, the broker said nothing
+        return Unavailable("E_UNAVAILABLE", f"Kafka does not answer ({what}): {error.str()}")
+    return Refused("E_CONFIG", f"Kafka refuses to {what}: {error.str()}")

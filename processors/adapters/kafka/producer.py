@@ -1,0 +1,190 @@
+"""Writes batches through librdkafka: idempotent, acks=all, a report awaited for every record.
+
+One thread serves the reports; a batch crosses to the event loop once, when its last report is in.
+An idempotent producer that met a broker without its data never recovers, so after a report that timed
+out, an unknown topic or a fatal error a new producer takes its place.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from processors.ports.streams import Delivery, Outgoing
+from schemas.errors import Broken, Unavailable
+
+log = logging.getLogger(__name__)
+
+_POLL_SECONDS: Final = 0.2
+_FULL_SECONDS: Final = 0.01
+_FLUSH_SECONDS: Final = 3.0
+_WORN_OUT: Final = frozenset(
+    getattr(KafkaError, name)
+    for name in (
+        "_MSG_TIMED_OUT",
+        "_FATAL",
+        "_UNKNOWN_TOPIC",
+        "_UNKNOWN_PARTITION",
+        "UNKNOWN_TOPIC_OR_PART",
+        "UNKNOWN_TOPIC_ID",
+        "INCONSISTENT_TOPIC_ID",
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "UNKNOWN_PRODUCER_ID",
+    )
+    if hasattr(KafkaError, name)
+)
+
+Report = Callable[[KafkaError | None, Message], None]
+
+
+class _Reports:
+    """The reports of one batch: `add` runs on the poll thread, everything else on the loop."""
+
+    def __init__(self, size: int) -> None:
+        self.answers: list[Delivery | KafkaError | None] = [None] * size
+        self._came = 0
+        self._expected = -1
+        self._loop = asyncio.get_running_loop()
+        self._done: asyncio.Future[None] = self._loop.create_future()
+
+    def add(self, at: int, error: KafkaError | None, message: Message) -> None:
+        self.answers[at] = Delivery(message.partition(), message.offset()) if error is None else error
+        self._came += 1
+        if self._came == self._expected and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._finish)
+
+    def _finish(self) -> None:
+        if not self._done.done():
+            self._done.set_result(None)
+
+    async def wait_for(self, count: int) -> None:
+        """Wait until that many reports came. Whichever side comes second sees the other's number."""
+        self._expected = count
+        if self._came == count:
+            self._finish()
+        await self._done
+
+
+class _Life:
+    """One librdkafka producer with the thread that serves it."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.client = confluent_kafka.Producer(settings, logger=log)
+        self.worn_out = False
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="a44-producer", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while not self._ending.is_set():
+            self.client.poll(_POLL_SECONDS)
+        self.client.purge()  # whoever still waits is answered now
+        self.client.flush(_FLUSH_SECONDS)
+
+    def write(self, record: Outgoing, report: Report | None) -> None:
+        """Queue a record. Raises BufferError while the queue is full."""
+        where = -1 if record.partition is None else record.partition
+        self.client.produce(
+            record.topic, record.value, record.key, where, on_delivery=report, headers=list(record.headers)
+        )
+
+    async def end(self, flush_seconds: float) -> None:
+        if flush_seconds > 0:
+            await asyncio.to_thread(self.client.flush, flush_seconds)
+        self._ending.set()
+        await asyncio.to_thread(self._thread.join)
+
+
+class KafkaProducer:
+    """Implements `processors.ports.streams.Producer`. Made and used on one event loop."""
+
+    def __init__(self, bootstrap: str, client_id: str, *, message_timeout: float = 10.0) -> None:
+        """Connect in the background; `message_timeout` (seconds) bounds how long a report can take."""
+        self._settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "client.id": client_id,
+            "enable.idempotence": True,
+            "acks": "all",
+            "message.timeout.ms": int(message_timeout * 1000),
+            "linger.ms": 1,
+            "partitioner": "murmur2_random",
+            "topic.metadata.refresh.interval.ms": 3_000,
+            "topic.metadata.propagation.max.ms": 5_000,
+            "reconnect.backoff.max.ms": 1_000,
+            "allow.auto.create.topics": False,
+        }
+        self._life = _Life(self._settings)
+        self._farewells: set[asyncio.Task[None]] = set()
+
+    async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable]:
+        """Write a batch and wait for its reports."""
+        life = self._current()
+        reports = _Reports(len(batch))
+        refused: KafkaError | None = None
+        written = 0
+        for at, record in enumerate(batch):
+            try:
+                await self._write(life, record, partial(reports.add, at))
+            except KafkaException as exc:  # nothing behind it is written, or it would overtake
+                refused = exc.args[0]
+                break
+            written += 1
+        if written:
+            await reports.wait_for(written)
+        return [
+            self._told(life, record, answer or refused) for record, answer in zip(batch, reports.answers, strict=True)
+        ]
+
+    def send_unawaited(self, batch: Sequence[Outgoing]) -> None:
+        """Write hints; what finds no room is dropped."""
+        life = self._current()
+        for record in batch:
+            try:
+                life.write(record, None)
+            except BufferError:
+                log.warning("the queue to the broker is full: hints are dropped")
+                return
+            except KafkaException as exc:
+                self._note(life, exc.args[0])
+                return
+
+    async def aclose(self) -> None:
+        """Write what is waiting, at most for a few seconds."""
+        await self._life.end(_FLUSH_SECONDS)
+        while self._farewells:
+            await asyncio.wait(self._farewells)
+
+    async def _write(self, life: _Life, record: Outgoing, report: Report) -> None:
+        while True:
+            try:
+                life.write(record, report)
+            except BufferError:  # librdkafka tells nobody when there is room again
+                await asyncio.sleep(_FULL_SECONDS)
+            else:
+                return
+
+    def _current(self) -> _Life:
+        if self._life.worn_out:
+            old, self._life = self._life, _Life(self._settings)
+            farewell = asyncio.create_task(old.end(0.0))
+            self._farewells.add(farewell)
+            farewell.add_done_callback(self._farewells.discard)
+        return self._life
+
+    def _told(self, life: _Life, record: Outgoing, answer: Delivery | KafkaError | None) -> Delivery | Unavailable:
+        if isinstance(answer, Delivery):
+            return answer
+        if answer is None:
+            raise Broken("E_INTERNAL", "a batch was answered before its last report")
+        self._note(life, answer)
+        return Unavailable("E_UNAVAILABLE", f"Kafka did not take a record for {record.topic}: {answer.str()}")
+
+    def _note(self, life: _Life, error: KafkaError) -> None:
+        if not life.worn_out and (error.fatal() or error.code() in _WORN_OUT):
+            life.worn_out = True
+            log.warning("a new producer takes over after: %s", error.str())
