@@ -1,0 +1,142 @@
+"""The errors of a workflow's code: what authors raise, what they catch, and how an error crosses frames.
+
+An error crosses as code, type, message, file, line and retry class, never as a pickled object. Any
+exception of a step is retryable unless it says otherwise.
+"""
+
+import traceback
+from pathlib import PurePath
+from typing import Any
+
+MESSAGE_BYTES = 2048
+
+STEP_FAILED = "E_STEP_FAILED"
+STEP_TIMEOUT = "E_STEP_TIMEOUT"
+STEP_INSIDE_STEP = "E_STEP_INSIDE_STEP"
+RESULT_NOT_JSON = "E_RESULT_NOT_JSON"
+RESULT_TOO_LARGE = "E_RESULT_TOO_LARGE"
+CANCELLED = "E_CANCELLED"
+WORKFLOW_FAILED = "E_WORKFLOW_FAILED"
+
+
+class StepError(Exception):
+    """Raised in the body at the await of a step that is out of tries.
+
+    `code` is stable (`E_...`), `type` the class name of what the step raised, `step` the step's id.
+    """
+
+    def __init__(self, message: str, *, code: str = STEP_FAILED, kind: str = "", step: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.type = kind
+        self.message = message
+        self.step = step
+
+
+class StepTimeout(StepError):
+    """A step ran past its timeout in each of its tries."""
+
+
+class PermanentError(Exception):
+    """Raise it in a step when another try cannot help; `code` replaces E_STEP_FAILED."""
+
+    def __init__(self, message: str = "", *, code: str = STEP_FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class RetryableError(Exception):
+    """Raise it in a step to say when the next try is worth it: `retry_after` seconds from now."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        retry_after: float | None = None,
+        code: str = STEP_FAILED,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retry_after = retry_after
+
+
+class ResultError(PermanentError):
+    """A value cannot be stored as JSON without change, or is too large."""
+
+
+class MisuseError(PermanentError):
+    """The SDK was called where it cannot work, such as a step inside a step."""
+
+
+class BlockedRun(BaseException):
+    """The body cannot go on until its code is mended. Unwinds it: no `except Exception` may keep it."""
+
+
+def storable(text: str) -> str:
+    """The text without what Postgres and UTF-8 refuse (NUL, lone surrogates), shown as escapes."""
+    if text.isascii() and "\x00" not in text:
+        return text
+    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
+
+
+def bounded(text: str, limit: int = MESSAGE_BYTES) -> str:
+    """The text cut to at most `limit` bytes of UTF-8, marked with an ellipsis where it was cut."""
+    data = storable(text).encode()
+    if len(data) <= limit:
+        return data.decode()
+    mark = "…"
+    return data[: limit - len(mark.encode())].decode(errors="ignore") + mark
+
+
+def message_of(error: BaseException) -> str:
+    try:
+        return bounded(str(error))
+    except Exception as fault:  # noqa: BLE001 - a broken __str__ of the author must not lose the failure
+        return f"(no text: {type(fault).__name__} while reading the error)"
+
+
+def type_of(error: BaseException) -> str:
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return bounded(name, 256)
+
+
+def place_of(error: BaseException, root: str) -> tuple[str | None, int | None]:
+    """File (relative to the bundle) and line of the author's code that is nearest to the error."""
+    found: tuple[str | None, int | None] = (None, None)
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = relative_to(root, frame.f_code.co_filename)
+        if file is not None:
+            found = (file, line)
+    return found
+
+
+def relative_to(root: str, file: str) -> str | None:
+    """The file's path inside the bundle, or None when it is outside."""
+    path = PurePath(file)
+    return path.relative_to(root).as_posix() if root and path.is_relative_to(root) else None
+
+
+def to_wire(error: BaseException, root: str, *, code: str = STEP_FAILED) -> dict[str, Any]:
+    """The error as it crosses frames; `code` serves errors that have none of their own."""
+    file, line = place_of(error, root)
+    own = getattr(error, "code", None) if isinstance(error, _CODED) else None
+    return {
+        "code": own or code,
+        "type": error.type if isinstance(error, StepError) and error.type else type_of(error),
+        "message": message_of(error),
+        "file": file,
+        "line": line,
+        "retryable": not isinstance(error, PermanentError),
+        "retry_after": error.retry_after if isinstance(error, RetryableError) else None,
+    }
+
+
+_CODED = (StepError, PermanentError, RetryableError)
+
+
+def from_wire(error: dict[str, Any], step: str) -> StepError:
+    """What the body gets at its await."""
+    code = str(error.get("code") or STEP_FAILED)
+    kind = StepTimeout if code == STEP_TIMEOUT else StepError
+    return kind(str(error.get("message") or code), code=code, kind=str(error.get("type") or ""), step=step)

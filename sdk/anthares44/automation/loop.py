@@ -1,0 +1,240 @@
+"""The event loop of one run: what is ready runs in order until nothing is; then it waits for a delivery.
+
+It never looks at a clock or a socket. Time is the run's recorded time, `call_later` becomes a durable
+timer of the run, and futures and tasks hash by the order in which they were made, so that live and on
+replay the same deliveries give the same order. Input and output raise E_IO_OUTSIDE_STEP.
+"""
+
+import asyncio
+import contextlib
+import sys
+from asyncio.events import _get_running_loop, _set_running_loop  # public for makers of event loops
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from typing import Any, TypeVarTuple, Unpack
+
+from anthares44.automation.refusals import ClosedLoop, Owner
+
+# A body that polls with sleep(0) never comes to rest, and no delivery could ever reach it.
+MOST_ROUNDS = 100_000
+_KEEP_TASKS = 64
+_Args = TypeVarTuple("_Args")
+
+
+class RunFuture(asyncio.Future[Any]):
+    """A future whose place in a set depends on the run, not on its address."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int, loop: "RunLoop") -> None:
+        self.number = number
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class ItemFuture(RunFuture):
+    """The outcome of a step or a sleep; cancelling it abandons the item."""
+
+    __slots__ = ("item",)
+
+    def __init__(self, number: int, loop: "RunLoop", item: str) -> None:
+        super().__init__(number, loop)
+        self.item = item
+
+    def cancel(self, msg: Any = None) -> bool:
+        cancelled = super().cancel(msg)
+        if cancelled:
+            self.get_loop().owner.abandon(self.item)  # type: ignore[attr-defined]
+        return cancelled
+
+    def settle_cancelled(self) -> None:
+        """The outcome itself is a cancellation: nothing is left to abandon."""
+        super().cancel()
+
+
+class RunTask(asyncio.Task[Any]):
+    """A task whose place in a set depends on the run, not on its address."""
+
+    __slots__ = ("number",)
+
+    def __init__(
+        self,
+        coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+        loop: "RunLoop",
+        name: str | None,
+        context: Context | None,
+    ) -> None:
+        # asyncio hashes the task while it is being made, so the number comes first.
+        self.number = loop.next_number()
+        super().__init__(coro, loop=loop, name=name or f"task-{self.number}", context=context)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class RunTimer(asyncio.TimerHandle):
+    """A durable timer; `item` is its id in the run's log."""
+
+    __slots__ = ("item",)
+
+    item: str | None
+
+
+class RunLoop(ClosedLoop):
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self.tasks: list[RunTask] = []
+        self._prune_at = _KEEP_TASKS
+        self._ready: list[asyncio.Handle] = []
+        self._numbers = 0
+        self._closed = False
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    # -- running ------------------------------------------------------------------------------------
+
+    def run_ready(self) -> None:
+        """Run until nothing is ready. Call it from a callback of the host's loop, never from a task."""
+        outer, hooks = _get_running_loop(), sys.get_asyncgen_hooks()
+        rounds = 0
+        _set_running_loop(self)
+        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._close_generator)
+        try:
+            while self._ready:
+                batch, self._ready = self._ready, []
+                rounds += 1
+                if rounds > MOST_ROUNDS:
+                    self.owner.spins(rounds)
+                    return
+                for handle in batch:
+                    if not handle.cancelled():
+                        # An exit asked for by the body is its outcome: the task holds it already.
+                        with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                            handle._run()  # noqa: SLF001 - how an event loop runs a handle
+        finally:
+            _set_running_loop(outer)
+            sys.set_asyncgen_hooks(*hooks)
+
+    def fire(self, timer: RunTimer) -> None:
+        """The timer is due."""
+        timer.item = None
+        self._ready.append(timer)
+
+    def forget(self) -> None:
+        """Drop what the body still holds; its `finally` blocks run, with every call of the SDK refused."""
+        self._closed = True
+        self._ready.clear()
+        outer = _get_running_loop()
+        _set_running_loop(self)
+        try:
+            for task in self.tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - dropped on purpose, not by mistake
+                _close(task)
+        finally:
+            _set_running_loop(outer)
+            self._ready.clear()
+            self.tasks.clear()
+
+    # -- what asyncio asks of a loop ----------------------------------------------------------------
+
+    def call_soon(
+        self,
+        callback: Callable[[Unpack[_Args]], object],
+        *args: *_Args,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[_Args]], object],
+        *args: *_Args,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        timer = RunTimer(self.time() + delay, callback, args, self, context)
+        timer.item = None
+        if delay <= 0:
+            self._ready.append(timer)
+        else:
+            # Rounding takes out what adding and subtracting the run's time has left behind.
+            self.owner.request_timer(timer, round(delay, 6))
+        return timer
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[_Args]], object],
+        *args: *_Args,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_later(round(when - self.time(), 6), callback, *args, context=context)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        item, handle.item = handle.item, None  # type: ignore[attr-defined]
+        if item is not None:
+            self.owner.abandon(item)
+
+    def time(self) -> float:
+        return self.owner.elapsed()
+
+    def create_future(self) -> RunFuture:
+        return RunFuture(self.next_number(), self)
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+        **_later: Any,
+    ) -> RunTask:
+        task = RunTask(coro, self, name, context)
+        # A task that nobody else holds must not vanish at a moment that the garbage collector chooses.
+        self.tasks.append(task)
+        if len(self.tasks) > self._prune_at:
+            self.tasks = [task for task in self.tasks if not task.done()]
+            self._prune_at = max(_KEEP_TASKS, 2 * len(self.tasks))
+        return task
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return not self._closed
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self._closed:
+            return
+        error = context.get("exception")
+        self.owner.warn(f"{context.get('message')}: {error!r}" if error else str(context.get("message")))
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.call_exception_handler(context)
+
+    def _close_generator(self, generator: Any) -> None:
+        if not self._closed:
+            self.create_task(generator.aclose())
+
+
+def _close(task: RunTask) -> None:
+    coroutine = task.get_coro()
+    if coroutine is None:
+        return
+    for _ in range(_CLOSE_TRIES):
+        # Whatever the body does on its way out is no turn: nothing of it can reach the log.
+        with contextlib.suppress(BaseException):
+            coroutine.close()
+            return
+
+
+_CLOSE_TRIES = 8
