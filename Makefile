@@ -21,7 +21,7 @@ demo: $(STAMP) ## the main job on real input, shown and checked
 dev: $(STAMP) ## the whole stack kept running; workflow files are reloaded as they are saved
 	@$(BIN)/a44 dev
 
-test: $(STAMP) ## the whole suite
+test: $(STAMP) ## the whole suite, on given addresses, containers or the embedded stack
 	@$(BIN)/python -m pytest
 
 test-kafka: $(STAMP) compose/kafka/target/libs/.fetched ## integration and acceptance suites on Apache Kafka (needs Java 17 and Maven)

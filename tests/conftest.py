@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.databases import fresh_database
+from tests.support.migrated import migrated_template
 from tests.support.servers import Servers, running_servers
 
 
@@ -39,6 +40,19 @@ def kafka_bootstrap(servers: Servers) -> str:
 async def database(postgres_dsn: str) -> AsyncIterator[str]:
     """Address of a fresh empty database."""
     async with fresh_database(postgres_dsn) as dsn:
+        yield dsn
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def migrated_template_name(postgres_dsn: str) -> AsyncIterator[str]:
+    async with migrated_template(postgres_dsn) as name:
+        yield name
+
+
+@pytest_asyncio.fixture
+async def migrated_database(postgres_dsn: str, migrated_template_name: str) -> AsyncIterator[str]:
+    """Address of a database with this version's schema and no rows."""
+    async with fresh_database(postgres_dsn, migrated_template_name) as dsn:
         yield dsn
 
 

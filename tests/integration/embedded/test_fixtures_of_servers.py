@@ -31,6 +31,14 @@ async def test_a_database_can_be_copied_from_a_template(postgres_dsn: str) -> No
             assert await cursor.fetchone() == (0,)
 
 
+async def test_the_migrated_database_has_the_schema(migrated_database: str) -> None:
+    async with await psycopg.AsyncConnection.connect(migrated_database) as connection:
+        cursor = await connection.execute("select count(*) from pg_tables where schemaname = 'automation'")
+        row = await cursor.fetchone()
+        assert row is not None
+        assert row[0] > 0
+
+
 def test_the_broker_takes_and_gives_a_record(kafka_bootstrap: str, topic_prefix: str) -> None:
     topic = f"{topic_prefix}greeting"
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
