@@ -144,9 +144,7 @@ EventType = Annotated[StrictStr, AfterValidator(_event_type)]
 WorkflowName = Annotated[
     StrictStr, _matching(WORKFLOW_NAME, "a workflow name: a to z, 0 to 9, `-` and `_`, at most 63, a letter first")
 ]
-StepId = Annotated[
-    StrictStr, _matching(STEP_ID, "a step id: a to z, 0 to 9, `-` and `_`, at most 64, a letter first")
-]
+StepId = Annotated[StrictStr, _matching(STEP_ID, "a step id: a to z, 0 to 9, `-` and `_`, at most 64, a letter first")]
 WorkflowId = Annotated[StrictStr, _matching(id_pattern("wf_"), "a workflow's id such as `wf_invoice_settle`")]
 TriggerId = Annotated[StrictStr, _matching(id_pattern("trg_"), "a trigger's id such as `trg_refund_large`")]
 ConnectorId = Annotated[StrictStr, _matching(id_pattern("con_"), "a connector's id such as `con_payments`")]

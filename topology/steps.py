@@ -124,8 +124,10 @@ class SqlStep(_Attempted):
             raise fault(f"{given} parameters; at most {MAX_PARAMETERS} can be bound", path=("params",))
         highest = max(used, default=0)
         if 0 in used or highest > given:
-            where = "without `params` there is only $1, the lane value" if self.params is None else (
-                f"`params` holds {given}"
+            where = (
+                "without `params` there is only $1, the lane value"
+                if self.params is None
+                else (f"`params` holds {given}")
             )
             wrong = 0 if 0 in used else highest
             raise fault(f"the query uses ${wrong}, but {where}", path=("query",))

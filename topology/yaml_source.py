@@ -5,7 +5,7 @@ not text, and anything past the bounds of size and depth. Nothing is guessed and
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ _BLOCK_STYLES = ("|", ">")
 
 
 @dataclass(frozen=True, slots=True)
-class _Spot:
+class Spot:
     """Where a value stands: `index` counts characters of the source, line and column count from 0."""
 
     index: int
@@ -42,8 +42,8 @@ class Document:
     file: str
     source: str
     value: Any
-    _values: dict[Path, _Spot] = field(repr=False)
-    _keys: dict[Path, _Spot] = field(repr=False)
+    _values: dict[Path, Spot] = field(repr=False)
+    _keys: dict[Path, Spot] = field(repr=False)
 
     def has(self, path: Path) -> bool:
         return path in self._values
@@ -62,7 +62,7 @@ class Document:
     def text_place(self, path: Path, offset: int) -> Place:
         """The place of character `offset` of the text at `path`, as exactly as its style allows."""
         spot = self._values.get(path)
-        text = self._at(path)
+        text = self.at(path)
         if spot is None or not isinstance(text, str):
             return self.place(path)
         if spot.style == "|":
@@ -73,7 +73,7 @@ class Document:
             return self._place(spot)
         return Place(self.file, spot.line + 1, spot.column + (start - spot.index) + offset + 1)
 
-    def _literal_place(self, spot: _Spot, text: str, offset: int) -> Place:
+    def _literal_place(self, spot: Spot, text: str, offset: int) -> Place:
         lines = self.source.split("\n")
         before = text[:offset]
         row = spot.line + 1 + before.count("\n")
@@ -83,13 +83,27 @@ class Document:
             return Place(self.file, row + 1, indent + offset - (before.rfind("\n") + 1) + 1)
         return self._place(spot)
 
-    def _at(self, path: Path) -> Any:
+    def renamed(self, names: Mapping[str, str]) -> "Document":
+        """The same document with some keys under other names, at the places of the old ones."""
+
+        def rename(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {names.get(key, key): rename(item) for key, item in value.items()}
+            return [rename(item) for item in value] if isinstance(value, list) else value
+
+        def move(spots: Mapping[Path, Spot]) -> dict[Path, Spot]:
+            return {tuple(names.get(str(part), part) for part in path): spot for path, spot in spots.items()}
+
+        return Document(self.file, self.source, rename(self.value), move(self._values), move(self._keys))
+
+    def at(self, path: Path) -> Any:
+        """The value at `path`, which exists."""
         value = self.value
         for part in path:
             value = value[part]
         return value
 
-    def _place(self, spot: _Spot) -> Place:
+    def _place(self, spot: Spot) -> Place:
         return Place(self.file, spot.line + 1, spot.column + 1)
 
 
@@ -138,8 +152,8 @@ class _Reader:
     def __init__(self, file: str) -> None:
         self.file = file
         self.value: Any = None
-        self.values: dict[Path, _Spot] = {}
-        self.keys: dict[Path, _Spot] = {}
+        self.values: dict[Path, Spot] = {}
+        self.keys: dict[Path, Spot] = {}
         self._frames: list[_Frame] = []
         self._documents = 0
 
@@ -247,7 +261,7 @@ class _Frame:
         self.wants_key = isinstance(container, dict)
 
 
-def _spot(event: Any) -> _Spot:
+def _spot(event: Any) -> Spot:
     mark = event.start_mark
     style = getattr(event, "style", None) or ""
-    return _Spot(mark.index, mark.line, mark.column, style)
+    return Spot(mark.index, mark.line, mark.column, style)

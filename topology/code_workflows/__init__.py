@@ -1,0 +1,1 @@
+"""Python workflows as they are published: read from their syntax tree, never imported or run."""

@@ -1,0 +1,103 @@
+"""Reads a topology file: triggers, connectors and queues, as one list or under their own keys."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from schemas.errors import Refused
+from topology.connectors import ConnectorSpec
+from topology.names import hint
+from topology.parts import Parts
+from topology.problems import Problems, shown, validate
+from topology.queues import DEFAULT_QUEUE, QueueSpec
+from topology.references import Reference
+from topology.triggers import ITEMS, TYPES, EventItem, ScheduleItem, TriggerSpec, WebhookItem
+from topology.yaml_source import Document, Path
+
+SECTIONS: Mapping[str, str] = {"triggers": "trg_", "connectors": "con_", "queues": "q_"}
+
+
+def read_topology_file(document: Document) -> Parts:
+    """Every item that can be read, and the errors of those that cannot."""
+    parts = Parts()
+    for path, item, prefix in _items(document, parts):
+        try:
+            _read_item(document, path, item, prefix, parts)
+        except Problems as problems:
+            parts.errors.extend(problems.errors)
+    return parts
+
+
+def _items(document: Document, parts: Parts) -> Iterator[tuple[Path, Any, str | None]]:
+    value = document.value
+    if isinstance(value, list):
+        yield from (((index,), item, None) for index, item in enumerate(value))
+    elif "id" in value:
+        yield (), value, None
+    else:
+        for key, items in value.items():
+            if key not in SECTIONS:
+                found = f"`{key[:80]}` is not known here{hint(key, SECTIONS)}"
+                parts.errors.append(Refused("E_SPEC_INVALID", found, document.key_place((key,))))
+            elif isinstance(items, list):
+                yield from (((key, index), item, SECTIONS[key]) for index, item in enumerate(items))
+            elif items is not None:
+                found = f"`{key}` must be a list, not {shown(items)}"
+                parts.errors.append(Refused("E_SPEC_INVALID", found, document.place((key,))))
+
+
+def _read_item(document: Document, path: Path, item: Any, prefix: str | None, parts: Parts) -> None:
+    if not isinstance(item, dict):
+        raise _problem(document, path, f"a trigger, connector or queue is a mapping, not {shown(item)}")
+    name = item.get("id")
+    if not isinstance(name, str):
+        raise _problem(document, path, "an `id` is missing: `trg_...`, `con_...` or `q_...`")
+    kind = next((known for known in SECTIONS.values() if name.startswith(known)), None)
+    if kind is None or (prefix is not None and kind != prefix):
+        wanted = f"`{prefix}`" if prefix else "`trg_`, `con_` or `q_`"
+        raise _problem(document, (*path, "id"), f"the id `{name[:80]}` does not begin with {wanted}")
+    if kind == "trg_":
+        _read_trigger(document, path, item, parts)
+    elif kind == "con_":
+        connector = validate(ConnectorSpec, item, document, path)
+        parts.declared.append((connector, document.place((*path, "id"))))
+    else:
+        _read_queue(document, path, item, parts)
+
+
+def _read_queue(document: Document, path: Path, item: Any, parts: Parts) -> None:
+    queue = validate(QueueSpec, item, document, path)
+    if queue.id == DEFAULT_QUEUE:
+        found = f"`{DEFAULT_QUEUE}` is the project's own; declare another queue and name it in the workflow"
+        raise _problem(document, (*path, "id"), found)
+    parts.declared.append((queue, document.place((*path, "id"))))
+
+
+def _read_trigger(document: Document, path: Path, item: Any, parts: Parts) -> None:
+    kind = item.get("type")
+    if kind not in TYPES:
+        near = hint(kind, TYPES) if isinstance(kind, str) else f"; known are {', '.join(TYPES)}"
+        raise _problem(document, (*path, "type"), f"a trigger's `type` is not {shown(kind)}{near}")
+    read = validate(ITEMS[kind], item, document, path)
+    if isinstance(read, ScheduleItem):
+        found = "triggers of type `schedule` are not available in this version; event, webhook and manual are"
+        raise _problem(document, (*path, "type"), found)
+    if isinstance(read, EventItem | WebhookItem):
+        _check_deliver(document, path, read)
+    shape = read.model_dump(exclude={"deliver"}, exclude_none=True)
+    trigger = TriggerSpec.model_validate(shape)
+    parts.declared.append((trigger, document.place((*path, "id"))))
+    place = document.place((*path, "version" if read.version else "workflow"))
+    parts.references.append(Reference("workflow", read.workflow, place, read.version))
+
+
+def _check_deliver(document: Document, path: Path, item: EventItem | WebhookItem) -> None:
+    if item.deliver.max_age is not None:
+        found = "`maxAge` is not available in this version; remove it"
+        raise Problems([Refused("E_SPEC_INVALID", found, document.key_place((*path, "deliver", "maxAge")))])
+    if not item.deliver.drop_on_filter_miss:
+        found = "`dropOnFilterMiss: false` is not available in this version: a miss is counted and dropped"
+        raise _problem(document, (*path, "deliver", "dropOnFilterMiss"), found)
+
+
+def _problem(document: Document, path: Path, message: str) -> Problems:
+    return Problems([Refused("E_SPEC_INVALID", message, document.place(path))])
