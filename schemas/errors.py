@@ -19,6 +19,7 @@ class Code:
 
 CODES: Mapping[str, Code] = {
     "E_APPROVAL_PENDING": Code(409, "The run waits for a decision"),
+    "E_BODY_TIMEOUT": Code(408, "The body took too long to arrive"),
     "E_BODY_TOO_LARGE": Code(413, "The body is larger than allowed"),
     "E_BODY_UNSTORABLE": Code(422, "The body holds text that cannot be stored"),
     "E_BODY_STUCK": Code(409, "The workflow waits for something that nothing can bring"),
@@ -30,6 +31,7 @@ CODES: Mapping[str, Code] = {
     "E_CREDENTIALS": Code(401, "No usable credentials"),
     "E_DUPLICATE_KEY": Code(422, "The same key stands twice in one object"),
     "E_DUPLICATE_STEP_ID": Code(422, "Two steps share one id"),
+    "E_EGRESS_DENIED": Code(422, "A connector may not connect to this address"),
     "E_EMBEDDED_STACK": Code(503, "A part of the embedded stack did not start"),
     "E_ENVELOPE_INVALID": Code(422, "The record is not an event envelope"),
     "E_EXPRESSION": Code(422, "An expression cannot be compiled or evaluated"),
@@ -47,6 +49,7 @@ CODES: Mapping[str, Code] = {
     "E_NOT_FOUND": Code(404, "There is nothing at this address"),
     "E_RESULT_NOT_JSON": Code(422, "The result cannot be stored as JSON without change"),
     "E_RESULT_TOO_LARGE": Code(413, "The result is larger than allowed"),
+    "E_RUN_ENDED": Code(409, "The run has ended"),
     "E_RUN_NOT_FOUND": Code(404, "The run does not exist"),
     "E_SCOPE": Code(403, "The token does not allow this"),
     "E_SECRET_UNKNOWN": Code(422, "The referenced secret is not set"),
