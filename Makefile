@@ -4,12 +4,19 @@ PYTHON ?=
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo dev test test-kafka check format lock clean
+# A .venv holds absolute paths: one that was moved or copied with its clone is made anew.
+ifneq ($(shell cat .venv/.home 2>/dev/null),$(shell pwd -P))
+$(STAMP): moved
+endif
+
+.PHONY: moved help setup demo dev test test-kafka check format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 setup: $(STAMP) ## a private .venv from the committed lock (the other targets do it by themselves)
+
+moved:
 
 $(STAMP): requirements.lock requirements.uv.lock pyproject.toml sdk/pyproject.toml ops/setup.sh
 	@PYTHON='$(PYTHON)' sh ops/setup.sh

@@ -66,6 +66,7 @@ fi
 export UV_PYTHON_DOWNLOADS=never UV_CACHE_DIR=.venv/.uv-cache UV_NO_PROGRESS=1
 export VIRTUAL_ENV="$home/.venv"
 say "set-up: installing the locked packages"
-.venv/bin/uv pip sync --quiet --require-hashes requirements.lock
+# "install" and not "sync": that would take our own two packages away for a moment, under running processes.
+.venv/bin/uv pip install --quiet --require-hashes -r requirements.lock
 .venv/bin/uv pip install --quiet --no-deps --no-build-isolation -e ./sdk -e .
 say "set-up: done"
