@@ -1,0 +1,102 @@
+"""The command `a44`: its groups, and the one place where errors become words and an exit code."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+import typer.main
+
+from ops.cli import auth, configuration, inspection, publishing, running, scaffolding, service, webhooks
+from ops.cli.failures import CLOSED_PIPE, DEFECT, EXIT_CODES, INTERRUPTED, OK, USAGE, exit_code, report, report_defect
+from ops.cli.quick import command, new_group
+from schemas.errors import AutomationError, Refused
+
+_WIDEST_HELP = 110
+_EPILOG = "\b\n" + EXIT_CODES
+
+app = new_group(
+    name="a44",
+    epilog=_EPILOG,
+    help="Durable workflows: publish them, run them, see where each run is.\n\n"
+    "Data goes to stdout, messages to stderr; every command takes --json.",
+)
+automation = new_group(help="Publish workflows, start runs, inspect them, send webhooks.", epilog=_EPILOG)
+automation.add_typer(webhooks.group, name="webhook")
+publishing.register(automation)
+running.register(automation)
+inspection.register(automation)
+app.add_typer(automation, name="automation")
+app.add_typer(auth.group, name="auth")
+command(app, "init", example="a44 init my-flows")(scaffolding.init)
+command(app, "dev", example="a44 dev --persist .a44/data --port 8044 flows/")(service.dev)
+command(app, "up", example=service.UP_EXAMPLE)(service.up)
+command(app, "migrate", example="A44_POSTGRES_DSN=postgresql://a44@db.example/a44 a44 migrate")(service.migrate)
+command(app, "config", example="a44 config --config a44.toml")(configuration.config)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"a44 {version('anthares44-automation-service')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """The options before any command."""
+
+
+def main() -> None:
+    """The entry point of the installed command."""
+    try:
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader left, as `head` does: say nothing, also not at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = CLOSED_PIPE
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; answers its exit code. Only a closed pipe is raised."""
+    as_json = "--json" in arguments
+    root_command = typer.main.get_command(app)
+    try:
+        with root_command.make_context("a44", list(arguments), max_content_width=_WIDEST_HELP) as context:
+            return int(root_command.invoke(context) or OK)
+    except AutomationError as error:
+        report(error, as_json=as_json)
+        return exit_code(error)
+    except typer.TyperException as error:
+        _report_usage(error, as_json=as_json)
+        return USAGE
+    except typer.Exit as error:
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # noqa: BLE001  the last place that can turn a defect into a report
+        report_defect(error, as_json=as_json)
+        return DEFECT
+
+
+def _report_usage(error: typer.TyperException, *, as_json: bool) -> None:
+    """Wrong arguments: the usage line, what was wrong, where the help is."""
+    if as_json:
+        report(Refused("E_INVALID_PARAMETER", error.format_message()), as_json=True)
+        return
+    context = getattr(error, "ctx", None)
+    if not error.message.startswith("Usage:"):
+        usage = f"{context.get_usage()}\nTry '{context.command_path} --help'.\n" if context else ""
+        sys.stderr.write(f"{usage}{error.format_message()}\n")
+        return
+    sys.stderr.write(error.message + "\n")

@@ -1,0 +1,195 @@
+"""`a44 auth`: log in to projects, see who one is, make tokens."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ops.cli.access import DEFAULT_URL, find_access, open_client
+from ops.cli.credentials import Login, change_credentials, credentials_file
+from ops.cli.failures import OK
+from ops.cli.options import ConfigOption, JsonOption, ProjectOption
+from ops.cli.output import Output, printable
+from ops.cli.quick import command, new_group
+from ops.client import Client, service_address
+from schemas.errors import Refused
+
+_SPAN = re.compile(r"(\d{1,5})([hd])")
+_SCOPES = ("automation:read", "automation:write")
+
+group = new_group(help="Log in to projects, see who you are, make tokens.")
+token_group = new_group(help="Tokens of projects (for operators: needs the database).")
+group.add_typer(token_group, name="token")
+
+
+@command(
+    group,
+    "login",
+    example="a44 auth login --project pj_checkout_prod --url http://127.0.0.1:8044 < token.txt",
+)
+def login(
+    project: Annotated[str, typer.Option("--project", metavar="PROJECT", help="Project that the token belongs to.")],
+    url: Annotated[
+        str | None, typer.Option("--url", metavar="URL", help=f"The service; else A44_URL, else {DEFAULT_URL}.")
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option("--token", metavar="TOKEN", help="The token; better piped in, or asked for.")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Ask the service whether the token fits.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> int:
+    """Store a project's token and select the project.
+
+    Tokens are kept in ~/.a44/credentials (0600). The token comes from --token, from a pipe, or from a
+    question on a terminal.
+    """
+    output = Output(as_json)
+    address = service_address(url or find_access(project).url)
+    secret = token or _read_token()
+    _warn_clear_text(address, output)
+    if verify:
+        _check(Client(address, secret), project)
+    change_credentials(lambda stored: stored.with_login(project, Login(address, secret)))
+    if as_json:
+        output.document({"project": project, "url": address, "file": str(credentials_file())})
+    else:
+        output.note(f"logged in to {project} at {address}; the token is in {credentials_file()}")
+    return OK
+
+
+@command(group, "use", example="a44 auth use pj_checkout_prod")
+def use(
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="One of the projects you are logged in to.")],
+    as_json: JsonOption = False,
+) -> int:
+    """Select the project that commands use where none is named."""
+    output = Output(as_json)
+    change_credentials(lambda stored: stored.selecting(project))
+    if as_json:
+        output.document({"project": project})
+    else:
+        output.note(f"{project} is selected")
+    return OK
+
+
+@command(group, "logout", example="a44 auth logout --project pj_checkout_prod")
+def logout(
+    project: Annotated[str, typer.Option("--project", metavar="PROJECT", help="Project to forget.")],
+    as_json: JsonOption = False,
+) -> int:
+    """Remove a project's token from this machine.
+
+    The token itself stays valid.
+    """
+    output = Output(as_json)
+    change_credentials(lambda stored: stored.without(project))
+    if as_json:
+        output.document({"project": project})
+    else:
+        output.note(f"the token of {project} is gone from {credentials_file()}")
+    return OK
+
+
+@command(group, "whoami", example="a44 auth whoami")
+def whoami(project: ProjectOption = None, as_json: JsonOption = False) -> int:
+    """Show the project, token and scopes that commands act with."""
+    output = Output(as_json)
+    access = find_access(project)
+    with open_client(project) as client:
+        answer = client.whoami()
+    if as_json:
+        output.document({**answer, "url": access.url, "sources": access.sources})
+        return OK
+    output.line(f"project  {printable(str(answer.get('project_id')))}")
+    output.line(f"token    {printable(str(answer.get('token_id')))}  (from {access.sources['token']})")
+    output.line(f"scopes   {printable(', '.join(answer.get('scopes', [])))}")
+    output.line(f"service  {access.url}  (from {access.sources['url']})")
+    return OK
+
+
+@command(
+    token_group,
+    "create",
+    example="a44 auth token create --project pj_shop --name ci-deploy --scope automation:write --expires 30d",
+)
+def create_token(
+    project: Annotated[str, typer.Option("--project", metavar="PROJECT", help="Project that the token opens.")],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the token is for.")],
+    scope: Annotated[
+        list[str], typer.Option("--scope", metavar="SCOPE", help=f"{' or '.join(_SCOPES)}; may be repeated.")
+    ],
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="SPAN", help="Such as 12h or 30d; without it, never.")
+    ] = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Make a token and print it once, on stdout.
+
+    Talks to the database directly (A44_POSTGRES_DSN).
+    """
+    import asyncio
+
+    from ops.settings import load
+
+    output = Output(as_json)
+    settings = load(Path(config) if config else None).settings
+    settings.require("postgres_dsn", "tokens are kept in Postgres")
+    seconds = _seconds(expires)
+    token = asyncio.run(_store_token(settings.postgres_dsn, project, name, scope, seconds))
+    if as_json:
+        document = {"project": project, "name": name, "scopes": scope, "token": token}
+        output.document({**document, "expires_in_seconds": seconds})
+    else:
+        output.note(f"a token for {project}, shown this once:")
+        output.line(token)
+    return OK
+
+
+async def _store_token(dsn: str, project: str, name: str, scopes: list[str], seconds: float | None) -> str:
+    from processors.adapters.postgres.connections import open_pool
+    from processors.adapters.postgres.tokens import PostgresTokens
+
+    async with open_pool(dsn, "cli", 1) as pool:
+        return await PostgresTokens(pool).create_token(project, name, scopes, expires_in=seconds)
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    found = _SPAN.fullmatch(text)
+    if found is None or int(found[1]) == 0:
+        raise typer.BadParameter(f"{text!r} is not a span such as 12h or 30d", param_hint="--expires")
+    return int(found[1]) * (86_400.0 if found[2] == "d" else 3_600.0)
+
+
+def _read_token() -> str:
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        token = getpass("Token: ", stream=sys.stderr)
+    else:
+        token = sys.stdin.readline()
+    if not token.strip():
+        raise Refused("E_CREDENTIALS", "no token was given: pipe it in, or use --token")
+    return token.strip()
+
+
+def _check(client: Client, project: str) -> None:
+    try:
+        owner = client.whoami().get("project_id")
+    finally:
+        client.close()
+    if owner != project:
+        raise Refused("E_CREDENTIALS", f"the token belongs to {owner!r}, not to {project!r}: nothing was stored")
+
+
+def _warn_clear_text(address: str, output: Output) -> None:
+    host = address.removeprefix("http://").split("/")[0]
+    loopback = host.startswith(("127.", "localhost", "[::1]"))
+    if address.startswith("http://") and not loopback:
+        output.note(f"warning: {address} is not HTTPS: the token travels in clear text")

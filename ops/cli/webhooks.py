@@ -1,0 +1,131 @@
+"""`a44 automation webhook`: sign a body without seeing the secret, and send it for real."""
+
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from ops.cli.access import open_client, project_in_use
+from ops.cli.failures import OK, exit_code, problem
+from ops.cli.options import FileOption, JsonOption, KeyOption, ProjectOption, TriggerOption
+from ops.cli.output import Output, duration, paint, paint_state, printable
+from ops.cli.quick import command, new_group
+from ops.client import Answer, Client, Signed
+from schemas.errors import AutomationError, Refused
+
+_SEND_EXAMPLE = """\
+a44 automation webhook send --trigger trg_erp_sync --file payload.json \\
+  --idempotency-key "erp:ord_991:shipped:v1" --repeat 2
+1/2  202 run_01J9XQ   created
+2/2  200 run_01J9XQ   deduplicated (key age: 0.4s)"""
+
+group = new_group(help="Sign and send webhooks as an outside sender would.")
+
+
+@command(group, "sign", example="a44 automation webhook sign --trigger trg_erp_sync --file payload.json")
+def sign(
+    trigger: TriggerOption,
+    file: FileOption,
+    idempotency_key: KeyOption = None,
+    project: ProjectOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Print headers that are valid for a body during the next minutes.
+
+    The service signs; its secret is never shown.
+    """
+    output = Output(as_json)
+    body = _read_body(file)
+    with open_client(project) as client:
+        signed = client.sign(trigger, body)
+    headers = {"A44-Timestamp": signed.timestamp, "A44-Signature": signed.signature}
+    if idempotency_key is not None:
+        headers["A44-Idempotency-Key"] = idempotency_key
+    if as_json:
+        output.document({**headers, "path": signed.path})
+        return OK
+    for name, value in headers.items():
+        output.line(f"{name}: {printable(value)}")
+    if idempotency_key is None:
+        output.note("A44-Idempotency-Key: (absent: the gateway will make one from the body)")
+    return OK
+
+
+@command(group, "send", example=_SEND_EXAMPLE)
+def send(
+    trigger: TriggerOption,
+    file: FileOption,
+    idempotency_key: KeyOption = None,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, max=100_000, help="Send it this many times.")] = 1,
+    signature: Annotated[
+        str | None, typer.Option("--signature", metavar="HEX", help="Send this signature as it is, to see a refusal.")
+    ] = None,
+    timestamp: Annotated[
+        str | None, typer.Option("--timestamp", metavar="UNIX", help="Send this time as it is, to see a refusal.")
+    ] = None,
+    project: ProjectOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Send a file to a webhook and show each decision.
+
+    The exact bytes, signed anew for each try.
+    """
+    output = Output(as_json)
+    body = _read_body(file)
+    worst = OK
+    with open_client(project) as client:
+        for number in range(1, repeat + 1):
+            signed = _proof(client, trigger, body, project, signature, timestamp)
+            try:
+                answer = client.deliver(signed.path, body, signed, idempotency_key)
+            except AutomationError as error:
+                if "status" not in error.details:
+                    raise
+                _print_refusal(error, number, repeat, output)
+                worst = max(worst, exit_code(error))
+            else:
+                _print_decision(answer, number, repeat, output)
+    return worst
+
+
+def _proof(
+    client: Client, trigger: str, body: bytes, project: str | None, signature: str | None, timestamp: str | None
+) -> Signed:
+    """The service's signature, or what was given instead of it."""
+    if signature is None:
+        signed = client.sign(trigger, body)
+        return signed if timestamp is None else replace(signed, timestamp=timestamp)
+    path = f"/v1/{quote(project_in_use(client, project), safe='')}/{quote(trigger, safe='')}"
+    return Signed(path, timestamp or str(int(time.time())), signature)
+
+
+def _read_body(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as exc:
+        raise Refused("E_INVALID_PARAMETER", f"--file {file}: {exc.strerror}; expected a readable file") from exc
+
+
+def _print_decision(answer: Answer, number: int, repeat: int, output: Output) -> None:
+    document: dict[str, Any] = answer.document
+    if output.as_json:
+        output.record({"try": number, "of": repeat, "http_status": answer.status, **document})
+        return
+    status = str(document.get("status"))
+    run_id = printable(str(document.get("run_id") or "-"))
+    age = document.get("key_age_seconds")
+    remark = f" (key age: {duration(age)})" if isinstance(age, int | float) else ""
+    output.line(f"{number}/{repeat}  {answer.status} {run_id}   {paint_state(status)}{remark}")
+
+
+def _print_refusal(error: AutomationError, number: int, repeat: int, output: Output) -> None:
+    document = problem(error)
+    if output.as_json:
+        output.record({"try": number, "of": repeat, "http_status": document["status"], **document})
+        return
+    code = paint(printable(error.code), "red", sys.stdout)
+    output.line(f"{number}/{repeat}  {document['status']} {code}   {printable(error.message)}")

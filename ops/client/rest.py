@@ -1,0 +1,206 @@
+"""Speaks the REST surface and the hooks for the command line, over the standard library's HTTP alone.
+
+Every refusal becomes a `Refused`, `Unavailable` or `Broken` with the service's own code; its details hold
+the HTTP status. One connection is kept; a call on a kept connection that turns out closed is sent once
+more, which every address here allows (each call is idempotent or carries a key).
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from ops.client.exchange import Exchange, Reply
+from ops.client.stream import EventStream, StreamEvent, parse
+from schemas.errors import AutomationError, Broken, Refused, Unavailable
+
+_API = "/v1/automation"
+_LONGEST_WAIT = 60.0
+_OK = 200
+TERMINAL = frozenset({"succeeded", "failed", "compensated", "compensation_failed", "cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A JSON answer with its HTTP status (200 and 202 mean different things)."""
+
+    status: int
+    document: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """What proves that a body came from a holder of the trigger's secret, for the next minutes."""
+
+    path: str
+    timestamp: str
+    signature: str
+
+
+class Client:
+    """One service, one token. Not for use from several threads at once."""
+
+    def __init__(self, url: str, token: str = "", timeout: float = 30.0) -> None:
+        self._exchange = Exchange(url, timeout)
+        self._token = token
+
+    @property
+    def url(self) -> str:
+        return self._exchange.url
+
+    def close(self) -> None:
+        self._exchange.close()
+
+    def whoami(self) -> dict[str, Any]:
+        return self._object("GET", "/whoami")
+
+    def publish(self, files: Mapping[str, str], *, dev: bool = False) -> dict[str, Any]:
+        """Publish definitions: `files` holds path -> text."""
+        body = json.dumps({"files": dict(files), "dev": dev}, ensure_ascii=False).encode()
+        return self._object("POST", "/publish", body)
+
+    def workflows(self) -> list[dict[str, Any]]:
+        return self._list("/workflows")
+
+    def triggers(self) -> list[dict[str, Any]]:
+        return self._list("/triggers")
+
+    def run(
+        self, workflow_id: str, input_text: str, key: str, *, version: str | None = None, wait: float | None = None
+    ) -> Answer:
+        """Start a run. `input_text` is JSON and travels byte for byte; `wait` (seconds) is cut at the service's 60."""
+        body = f'{{"input":{input_text}'
+        if version is not None:
+            body += f',"version":{json.dumps(version)}'
+        query = {"wait": f"{min(wait, _LONGEST_WAIT):g}"} if wait else {}
+        path = f"{_API}/workflows/{quote(workflow_id, safe='')}/runs"
+        extra = (wait or 0.0) if query else 0.0
+        return self._call("POST", path, f"{body}}}".encode(), {"A44-Idempotency-Key": key}, query, extra)
+
+    def runs(self, *, limit: int, filters: Mapping[str, str]) -> dict[str, Any]:
+        """Up to `limit` runs over as many pages as that takes; `total` counts all that match."""
+        found: list[Any] = []
+        after: str | None = None
+        while True:
+            query = {**filters, "limit": str(limit - len(found))} | ({"after": after} if after else {})
+            page = self._object("GET", "/runs", query=query)
+            rows = page.get("runs") or []
+            found.extend(rows)
+            after = page.get("next")
+            if after is None or not rows or len(found) >= limit:
+                return {"total": page.get("total", len(found)), "runs": found[:limit], "next": after}
+
+    def show(self, run_id: str) -> dict[str, Any]:
+        return self._object("GET", f"/runs/{quote(run_id, safe='')}")
+
+    def cancel(self, run_id: str, reason: str | None = None) -> dict[str, Any]:
+        body = json.dumps({"reason": reason} if reason else {}).encode()
+        return self._object("POST", f"/runs/{quote(run_id, safe='')}/cancel", body)
+
+    def log(self, run_id: str, *, follow: bool, until: float | None = None) -> Iterator[StreamEvent]:
+        """The run's records, then `end` once it has ended. A stream that is cut goes on where it stopped.
+
+        `until` (on `time.monotonic`) ends the following without an `end`.
+        """
+        path = f"{_API}/runs/{quote(run_id, safe='')}/log?follow={'true' if follow else 'false'}"
+        headers = self._headers({"Accept": "text/event-stream"})
+        if follow:
+            return EventStream(self._exchange, path, headers, refusal).events(until)
+        reply = self._exchange.send("GET", path, None, headers)
+        if reply.status != _OK:
+            raise refusal(reply)
+        return parse(line.rstrip("\r") for line in reply.body.decode("utf-8").split("\n"))
+
+    def sign(self, trigger_id: str, body: bytes) -> Signed:
+        """Ask the service to sign exact bytes for a webhook trigger; the secret stays there."""
+        document = self._object("POST", f"/triggers/{quote(trigger_id, safe='')}/sign", body)
+        try:
+            return Signed(document["path"], str(document["A44-Timestamp"]), document["A44-Signature"])
+        except KeyError as exc:
+            raise Broken("E_INTERNAL", f"the service signed the body but its answer lacks {exc}") from exc
+
+    def deliver(self, path: str, body: bytes, signed: Signed, key: str | None) -> Answer:
+        """POST exact bytes to a hook; refusals raise as everywhere."""
+        headers = {
+            "Content-Type": "application/json",
+            "A44-Timestamp": signed.timestamp,
+            "A44-Signature": signed.signature,
+        }
+        if key is not None:
+            headers["A44-Idempotency-Key"] = key
+        return _answer(self._exchange.send("POST", path, body, headers))
+
+    def _headers(self, extra: Mapping[str, str]) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}", "Accept": "application/json", **extra}
+
+    def _call(  # one place where a request is put together
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+        wait: float = 0.0,
+    ) -> Answer:
+        target = f"{path}?{urlencode(query)}" if query else path
+        extra = dict(headers or {})
+        if body is not None:
+            extra.setdefault("Content-Type", "application/json")
+        return _answer(self._exchange.send(method, target, body, self._headers(extra), wait=wait))
+
+    def _object(
+        self, method: str, path: str, body: bytes | None = None, query: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        document = self._call(method, _API + path, body, query=query).document
+        if not isinstance(document, dict):
+            raise _unreadable(200, f"an object was expected at {path}, not {type(document).__name__}")
+        return document
+
+    def _list(self, path: str) -> list[dict[str, Any]]:
+        document = self._call("GET", _API + path).document
+        if not isinstance(document, list):
+            raise _unreadable(200, f"a list was expected at {path}, not {type(document).__name__}")
+        return document
+
+
+def _answer(reply: Reply) -> Answer:
+    if reply.status >= 300:  # noqa: PLR2004  the first status that is not a success
+        raise refusal(reply)
+    try:
+        return Answer(reply.status, json.loads(reply.body))
+    except ValueError as exc:
+        raise _unreadable(reply.status, "the answer is not JSON") from exc
+
+
+def refusal(reply: Reply) -> AutomationError:
+    """The error that an answer stands for: its problem document, or what its status says."""
+    try:
+        problem = json.loads(reply.body)
+    except ValueError:
+        problem = None
+    if not isinstance(problem, dict) or not isinstance(problem.get("code"), str):
+        return _without_problem(reply)
+    details = {name: value for name, value in problem.items() if name not in ("code", "detail")}
+    details["status"] = reply.status
+    message = str(problem.get("detail") or problem.get("title") or "the service gave no reason")
+    return _class_for(reply.status)(problem["code"], message, details=details)
+
+
+def _class_for(status: int) -> type[AutomationError]:
+    if status in (429, 502, 503, 504):
+        return Unavailable
+    return Broken if status >= 500 else Refused  # noqa: PLR2004  the first status that is the server's fault
+
+
+def _without_problem(reply: Reply) -> AutomationError:
+    kind = _class_for(reply.status)
+    code = {Unavailable: "E_UNAVAILABLE", Broken: "E_INTERNAL"}.get(kind) or (
+        "E_NOT_FOUND" if reply.status == 404 else "E_INVALID_PARAMETER"  # noqa: PLR2004  Not Found
+    )
+    message = f"the answer {reply.status} is not one of the automation service: is this its address?"
+    return kind(code, message, details={"status": reply.status})
+
+
+def _unreadable(status: int, seen: str) -> Broken:
+    return Broken("E_INTERNAL", f"{seen}: is this the address of the automation service?", details={"status": status})

@@ -1,0 +1,200 @@
+"""The settings: names, types, bounds and defaults, and which role needs which.
+
+Each is read from `A44_<NAME>` or from the settings file; a description says what it does and who
+reads it. An empty text means "not set"; `require_for` tells a role what it lacks.
+"""
+
+import os
+import re
+import shutil
+import socket
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from schemas.errors import Refused
+
+ROLES = ("gateway", "relay", "ingest", "scheduler", "executor")
+_KAFKA_ROLES = frozenset({"relay", "ingest", "executor"})
+_BOOTSTRAP = re.compile(r"[^\s:,]+:\d{1,5}(,[^\s:,]+:\d{1,5})*")
+_TOPIC_PREFIX = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+_SHORTEST_KEY_BYTES = 32
+
+
+def _owner() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
+class Settings(BaseSettings):
+    """Everything that a process of the service can be told. Secrets are never shown by `repr`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="A44_", env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True
+    )
+
+    postgres_dsn: str = Field(
+        default="",
+        repr=False,
+        description="Postgres that holds the log (every role, a44 migrate, a44 auth token create)",
+        examples=["an address such as postgresql://a44:...@db.example:5432/a44"],
+    )
+    kafka_bootstrap: str = Field(
+        default="",
+        description="Kafka brokers (relay, ingest, executor)",
+        examples=["host:port, more of them separated by commas"],
+    )
+    topic_prefix: str = Field(
+        default="a44",
+        pattern=_TOPIC_PREFIX,
+        description="first part of every topic name (relay, ingest, executor)",
+        examples=["letters, digits, '.', '_' and '-', at most 100"],
+    )
+    partitions: int = Field(
+        default=8,
+        ge=1,
+        le=10_000,
+        description="partitions of the topics that are created (relay)",
+        examples=["a whole number from 1 to 10000"],
+    )
+    gateway_host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="address that the gateway listens on (gateway)",
+        examples=["an address of this machine"],
+    )
+    gateway_port: int = Field(
+        default=8044,
+        ge=0,
+        le=65_535,
+        description="port that the gateway listens on; 0 takes a free one (gateway)",
+        examples=["a whole number from 0 to 65535"],
+    )
+    master_key: SecretStr = Field(
+        default=SecretStr(""),
+        description="key that webhook secrets are derived from (gateway)",
+        examples=["at least 64 hexadecimal digits (32 bytes), the same for every gateway"],
+    )
+    secrets_file: Path | None = Field(
+        default=None,
+        description="TOML or JSON file with the secrets of each project (executor)",
+        examples=["the path of a file that exists, with one table for each project"],
+    )
+    lease_seconds: float = Field(
+        default=30.0,
+        ge=3,
+        le=3600,
+        description="how long an executor's runs stay its own without a sign of life (executor, scheduler)",
+        examples=["seconds from 3 to 3600"],
+    )
+    executor_slots: int = Field(
+        default=500,
+        ge=1,
+        le=100_000,
+        description="runs held at once by one executor (executor)",
+        examples=["a whole number from 1 to 100000"],
+    )
+    hosts_per_bundle: int = Field(
+        default=1,
+        ge=1,
+        le=256,
+        description="step host processes for each code bundle (executor)",
+        examples=["a whole number from 1 to 256"],
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info",
+        description="least severe line that is logged (every role)",
+        examples=["debug, info, warning or error"],
+    )
+    owner: str = Field(
+        default_factory=_owner,
+        min_length=1,
+        max_length=200,
+        description="name of this process in leases and logs; different in each process (relay, scheduler, executor)",
+        examples=["1 to 200 characters"],
+    )
+    dedup_window_hours: float = Field(
+        default=24.0,
+        gt=0,
+        le=8760,
+        description="how long an idempotency key is remembered (gateway, ingest)",
+        examples=["hours above 0, at most 8760"],
+    )
+    python: str = Field(
+        default=sys.executable,
+        min_length=1,
+        description="interpreter of the step hosts (executor)",
+        examples=["the path or name of a Python that has the SDK installed"],
+    )
+
+    @field_validator("kafka_bootstrap")
+    @classmethod
+    def _check_bootstrap(cls, value: str) -> str:
+        if value and not _BOOTSTRAP.fullmatch(value):
+            raise ValueError("not a list of host:port")
+        return value
+
+    @field_validator("master_key")
+    @classmethod
+    def _check_master_key(cls, value: SecretStr) -> SecretStr:
+        text = value.get_secret_value()
+        if text and len(bytes.fromhex(text)) < _SHORTEST_KEY_BYTES:
+            raise ValueError("too short")
+        return value
+
+    @field_validator("secrets_file")
+    @classmethod
+    def _check_secrets_file(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.is_file():
+            raise ValueError("there is no such file")
+        return value
+
+    def master_key_bytes(self) -> bytes:
+        """The key itself; empty where none is set."""
+        return bytes.fromhex(self.master_key.get_secret_value())
+
+    def require(self, name: str, reason: str) -> None:
+        """Raise `E_CONFIG` where a setting that something needs is not set."""
+        value = getattr(self, name)
+        if value if not isinstance(value, SecretStr) else value.get_secret_value():
+            return
+        raise Refused(
+            "E_CONFIG",
+            f"{name} is not set, but {reason}; expected {expected(name)}. "
+            f"Set A44_{name.upper()} or {name} in the settings file",
+            details={"setting": name},
+        )
+
+    def require_for(self, roles: Iterable[str]) -> None:
+        """Raise `E_CONFIG` for the first thing that one of these roles lacks."""
+        for role in roles:
+            self.require("postgres_dsn", f"the role {role} keeps everything in Postgres")
+            if role in _KAFKA_ROLES:
+                self.require("kafka_bootstrap", f"the role {role} talks to Kafka")
+            if role == "gateway":
+                self.require("master_key", "the gateway derives webhook secrets from it")
+            if role == "executor" and shutil.which(self.python) is None:
+                raise Refused(
+                    "E_CONFIG",
+                    f"python is {self.python!r}, which cannot be run; expected {expected('python')}",
+                    details={"setting": "python"},
+                )
+
+
+def expected(name: str) -> str:
+    """What a setting may hold, in words."""
+    examples = Settings.model_fields[name].examples or ["another value"]
+    return str(examples[0])
+
+
+def parse_roles(text: str) -> tuple[str, ...]:
+    """Roles from a comma-separated list, each once, in the given order."""
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    unknown = [name for name in names if name not in ROLES]
+    if unknown or not names:
+        seen = f"unknown role {unknown[0]!r}" if unknown else "no role was named"
+        raise Refused("E_CONFIG", f"{seen}; the known roles are {', '.join(ROLES)}", details={"setting": "roles"})
+    return names
