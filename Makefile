@@ -32,7 +32,7 @@ test: $(STAMP) ## the whole suite, on given addresses, containers or the embedde
 	@$(BIN)/python -m pytest
 
 test-kafka: $(STAMP) compose/kafka/target/libs/.fetched ## integration and acceptance suites on Apache Kafka (needs Java 17 and Maven)
-	@A44_TEST_BROKER=apache $(BIN)/python -m pytest tests/integration tests/acceptance
+	@A44_TEST_BROKER=apache $(BIN)/python -m pytest $(wildcard tests/integration tests/acceptance)
 
 compose/kafka/target/libs/.fetched: compose/kafka/pom.xml compose/kafka/fetch.sh
 	@sh compose/kafka/fetch.sh
