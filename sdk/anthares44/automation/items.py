@@ -57,8 +57,11 @@ class Abandon(NamedTuple):
     target: str
     after: int
 
-    def request(self) -> dict[str, Any]:
-        return {"item": self.target, "kind": "cancel_item", "target": self.target}
+    def request(self, turn_after: int, _token: str | None) -> dict[str, Any]:
+        request: dict[str, Any] = {"item": self.target, "kind": "cancel_item", "target": self.target}
+        if self.after != turn_after:
+            request["after"] = self.after
+        return request
 
 
 class Turn(NamedTuple):

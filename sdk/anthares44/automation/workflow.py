@@ -47,6 +47,7 @@ def workflow(
     def declare(body: _Function) -> _Function:
         if not inspect.iscoroutinefunction(body):
             raise TypeError(f"workflow {name!r}: the body must be `async def body(ctx, input)`")
+        _check_parameters(name, body)
         known = _DECLARED.get((name, version))
         if known is not None and known.body.__code__ is not body.__code__:
             raise ValueError(f"workflow {name!r} version {version} is declared twice")
@@ -54,6 +55,13 @@ def workflow(
         return body
 
     return declare
+
+
+def _check_parameters(name: str, body: Callable[..., Any]) -> None:
+    try:
+        inspect.signature(body).bind(None, None)
+    except TypeError as error:
+        raise TypeError(f"workflow {name!r}: the body must take (ctx, input): {error}") from None
 
 
 def declared() -> list[Workflow]:

@@ -1,0 +1,285 @@
+"""Running step functions: coroutines on the loop, everything else in threads; each with its timeout.
+
+An attempt reports exactly once. A timeout cancels a coroutine and waits for it to end; a thread cannot be
+stopped, so its timeout is reported at once and the attempt lingers until the function returns.
+"""
+
+import asyncio
+import functools
+import inspect
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import Context
+from dataclasses import dataclass, field
+from types import CodeType, TracebackType
+from typing import Any
+
+from anthares44.automation.context import ATTEMPT
+from anthares44.automation.endings import Settings
+from anthares44.automation.errors import CANCELLED, STEP_TIMEOUT, to_wire
+from anthares44.automation.items import Item
+from anthares44.automation.turns import Run
+
+THREADS = 32
+TIMED_OUT, STOPPED, DROPPED = "timed out", "stopped", "dropped"
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    run: Run
+    item: Item
+    number: int
+    token: str
+    key: str
+    timeout: float
+    fn: Callable[[], Any]
+    context: Context
+    begun: float | None = None
+    cpu: float = 0.0
+    stop: str | None = None
+    reported: bool = False
+    task: asyncio.Task[None] | None = None
+    thread: "Future[None] | None" = None
+    timer: asyncio.TimerHandle | None = None
+    _draws: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    @property
+    def item_id(self) -> str:
+        return self.item.id
+
+    def next_draw(self) -> int:
+        return next(self._draws)
+
+    def cost(self) -> float:
+        return 0.0 if self.begun is None else time.monotonic() - self.begun
+
+    def beat(self, now: float) -> list[Any]:
+        age = 0.0 if self.begun is None else now - self.begun
+        return [self.run.run_id, self.item.id, round(age, 6)]
+
+
+class StepRunner:
+    """Starts attempts and says how each ended: `done(attempt, text)` or `failed(attempt, error, lingers)`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: Settings,
+        done: Callable[[Attempt, str], None],
+        failed: Callable[[Attempt, dict[str, Any], bool], None],
+    ) -> None:
+        self.running: dict[str, Attempt] = {}
+        self._loop = loop
+        self._settings = settings
+        self._done = done
+        self._failed = failed
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="a44-step")
+        # Plain functions that were seen to return an awaitable, by the identity of their code.
+        self._awaited: dict[int, CodeType] = {}
+
+    def start(self, attempt: Attempt) -> None:
+        self.running[attempt.token] = attempt
+        attempt.context.run(ATTEMPT.set, attempt)
+        if self._belongs_on_loop(attempt.fn):
+            self._start_task(attempt, self._call(attempt))
+        else:
+            attempt.timer = self._loop.call_later(attempt.timeout, self._overdue, attempt)
+            attempt.thread = self._pool.submit(self._in_thread, attempt)
+
+    def stop(self, attempt: Attempt, why: str) -> None:
+        """Cancel; a task reports when it has ended, a thread at once."""
+        if attempt.reported:
+            return
+        attempt.stop = why
+        if attempt.task is not None:
+            attempt.task.cancel()
+            return
+        never_began = attempt.thread is not None and attempt.thread.cancel()
+        self._report_failure(attempt, None, lingers=not never_began)
+        if never_began:
+            self.running.pop(attempt.token, None)
+
+    # -- on the loop --------------------------------------------------------------------------------
+
+    def _belongs_on_loop(self, fn: Callable[[], Any]) -> bool:
+        code = _code_of(fn)
+        if code is None:
+            return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
+        return bool(code.co_flags & inspect.CO_COROUTINE) or id(code) in self._awaited
+
+    def _start_task(self, attempt: Attempt, awaitable: Awaitable[Any]) -> None:
+        driven = _Metered(self._drive(attempt, awaitable), attempt, self._arm)
+        attempt.task = asyncio.Task(driven, loop=self._loop, context=attempt.context)
+
+    async def _call(self, attempt: Attempt) -> Any:
+        value = attempt.fn()
+        if hasattr(type(value), "__await__"):
+            return await value
+        code = _code_of(attempt.fn)
+        if code is not None:
+            self._awaited.pop(id(code), None)  # it may block after all: to a thread the next time
+        return value
+
+    async def _drive(self, attempt: Attempt, awaitable: Awaitable[Any]) -> None:
+        try:
+            text = self._settings.codec.encode(await awaitable)
+        except BaseException as error:  # noqa: BLE001 - whatever a step raises, also an exit, is its outcome
+            self._report_failure(attempt, error)
+        else:
+            self._report_success(attempt, text)
+        self.running.pop(attempt.token, None)
+
+    def _arm(self, attempt: Attempt) -> None:
+        """The coroutine has not ended in its first round: from now on it can be late."""
+        attempt.timer = self._loop.call_later(attempt.timeout, self._overdue, attempt)
+
+    # -- in threads ---------------------------------------------------------------------------------
+
+    def _in_thread(self, attempt: Attempt) -> None:
+        attempt.begun = time.monotonic()
+        before = time.thread_time()
+        value = text = failure = None
+        try:
+            value = attempt.context.run(attempt.fn)
+            if not hasattr(type(value), "__await__"):
+                text = self._settings.codec.encode(value)
+        except BaseException as error:  # noqa: BLE001 - whatever a step raises, also an exit, is its outcome
+            failure = error
+        attempt.cpu = time.thread_time() - before
+        self._loop.call_soon_threadsafe(self._back, attempt, value, text, failure)
+
+    def _back(self, attempt: Attempt, value: Any, text: str | None, failure: BaseException | None) -> None:
+        attempt.thread = None
+        if text is None and failure is None:
+            self._await_value(attempt, value)
+            return
+        if failure is not None:
+            self._report_failure(attempt, failure)
+        elif text is not None:
+            self._report_success(attempt, text)
+        self.running.pop(attempt.token, None)
+
+    def _await_value(self, attempt: Attempt, value: Awaitable[Any]) -> None:
+        code = _code_of(attempt.fn)
+        if code is not None:
+            self._awaited[id(code)] = code
+        if attempt.reported:
+            if isinstance(value, Coroutine):
+                value.close()
+            self.running.pop(attempt.token, None)
+            return
+        self._start_task(attempt, value)
+
+    # -- timeouts and reports -----------------------------------------------------------------------
+
+    def _overdue(self, attempt: Attempt) -> None:
+        if attempt.reported:
+            return
+        # The timeout runs from the actual start: a function that queued for a thread gets all of its time.
+        left = attempt.timeout - attempt.cost()
+        if left > _TIMER_SLACK:
+            attempt.timer = self._loop.call_later(left, self._overdue, attempt)
+        else:
+            self.stop(attempt, TIMED_OUT)
+
+    def _report_success(self, attempt: Attempt, text: str) -> None:
+        if self._conclude(attempt) and attempt.stop is not DROPPED:
+            attempt.item.value, attempt.item.error = text, None
+            self._done(attempt, text)
+
+    def _report_failure(
+        self,
+        attempt: Attempt,
+        error: BaseException | None,
+        *,
+        lingers: bool = False,
+    ) -> None:
+        if not self._conclude(attempt) or attempt.stop is DROPPED:
+            return
+        wire = self._stop_error(attempt) if attempt.stop or error is None else to_wire(error, self._settings.root)
+        attempt.item.value, attempt.item.error = None, wire
+        self._failed(attempt, wire, lingers)
+
+    def _conclude(self, attempt: Attempt) -> bool:
+        if attempt.reported:
+            return False
+        attempt.reported = True
+        if attempt.timer is not None:
+            attempt.timer.cancel()
+            attempt.timer = None
+        return True
+
+    def _stop_error(self, attempt: Attempt) -> dict[str, Any]:
+        late = attempt.stop is TIMED_OUT
+        return {
+            "code": STEP_TIMEOUT if late else CANCELLED,
+            "type": "StepTimeout" if late else "CancelledError",
+            "message": (
+                f"step {attempt.item.id!r} ran past its timeout of {attempt.timeout:g} s"
+                if late
+                else f"step {attempt.item.id!r} was cancelled"
+            ),
+            "file": None,
+            "line": None,
+            "retryable": late,
+            "retry_after": None,
+        }
+
+
+_TIMER_SLACK = 0.001
+
+
+def _code_of(fn: Any) -> CodeType | None:
+    """The code that a call of `fn` runs first, where it is Python code."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    code = getattr(fn, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+class _Metered(Coroutine[Any, Any, None]):
+    """A coroutine that measures its time on the loop, and arms its timeout when it first waits."""
+
+    __slots__ = ("_arm", "_attempt", "_inner")
+
+    def __init__(
+        self,
+        inner: Coroutine[Any, Any, None],
+        attempt: Attempt,
+        arm: Callable[[Attempt], None],
+    ) -> None:
+        self._inner = inner
+        self._attempt = attempt
+        self._arm = arm
+
+    def send(self, value: Any) -> Any:
+        attempt, started = self._attempt, time.monotonic()
+        if attempt.begun is None:
+            attempt.begun = started
+        try:
+            waits_for = self._inner.send(value)
+        finally:
+            attempt.cpu += time.monotonic() - started
+        if attempt.timer is None and not attempt.reported:
+            self._arm(attempt)
+        return waits_for
+
+    def throw(
+        self,
+        typ: Any,
+        val: BaseException | object = None,
+        tb: TracebackType | None = None,
+    ) -> Any:
+        started = time.monotonic()
+        try:
+            return self._inner.throw(typ) if val is None and tb is None else self._inner.throw(typ, val, tb)
+        finally:
+            self._attempt.cpu += time.monotonic() - started
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __await__(self) -> Any:
+        return self._inner.__await__()

@@ -1,0 +1,184 @@
+"""The host itself: takes the executor's messages, keeps the runs, answers with turns and outcomes.
+
+Each handler is called from the loop, in the order of the messages. A message that breaks the protocol, or
+a fault of our own, ends the process with BYE and exit 70: its runs go on in another host.
+"""
+
+import asyncio
+import gc
+import os
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from anthares44.automation.codec import RESULT_BYTES, Codec
+from anthares44.automation.endings import Settings
+from anthares44.automation.errors import bounded
+from anthares44.automation.host.attempts import Attempt, StepRunner
+from anthares44.automation.host.bundle import LoadError, load
+from anthares44.automation.host.link import Link
+from anthares44.automation.host.pulse import Pulse
+from anthares44.automation.host.seats import Seats
+from anthares44.automation.redaction import Redaction
+from anthares44.automation.wire import CREDIT_BYTES, VERSIONS, Message, WireError
+from anthares44.automation.workflow import Workflow
+
+EXIT_DRAINED, EXIT_BROKEN = 0, 70
+MOST_ITEMS = 10_000
+CAPABILITIES = ("step", "sleep", "timer", "cancel_item", "resume", "chunks", "credit")
+_REASON_BYTES = 2048
+
+
+class Host:
+    def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._thread = threading.get_ident()
+        self._link = Link(sock, loop, self._receive)
+        self._settings = Settings(Codec(), MOST_ITEMS, "", self.emit)
+        self._runner = StepRunner(loop, self._settings, self._done, self._failed)
+        self._seats = Seats(loop, self._link.send, self._runner, self._settings)
+        self._workflows: dict[tuple[str, str], Workflow] = {}
+        self._draining = False
+        self._pulse = Pulse(
+            loop,
+            self._link.send_now,
+            lambda: list(self._runner.running.values()),
+            lambda: self._settings.root,
+        )
+        seats = self._seats
+        self._handlers: dict[str, Callable[[Message], None]] = {
+            "WELCOME": self._welcome,
+            "LOAD": self._load,
+            "START": self._start,
+            "HISTORY": seats.history,
+            "DELIVER": seats.deliver,
+            "RUN": seats.run_again,
+            "CANCEL_ITEM": seats.cancel_item,
+            "CLOSE": seats.close,
+            "DROP": seats.drop,
+            "DRAIN": self._drain,
+            "PING": self._ping,
+            "CREDIT": lambda _: None,  # the link has taken it already
+        }
+
+    def open(self) -> None:
+        self._link.open()
+        self._link.send(
+            {
+                "t": "HELLO",
+                "versions": list(VERSIONS),
+                "language": "python",
+                "sdk": _sdk_version(),
+                "python": ".".join(map(str, sys.version_info[:3])),
+                "capabilities": list(CAPABILITIES),
+                "pid": os.getpid(),
+            },
+        )
+        self._pulse.start()
+
+    def emit(self, message: Message) -> None:
+        """Send a droppable message; from any thread."""
+        if self._link.congested:
+            return
+        if threading.get_ident() == self._thread:
+            self._link.send(message)
+        else:
+            self._loop.call_soon_threadsafe(self._link.send, message)
+
+    # -- from the executor --------------------------------------------------------------------------
+
+    def _receive(self, messages: list[Message]) -> None:
+        try:
+            for message in messages:
+                handler = self._handlers.get(message["t"])
+                if handler is None:
+                    raise WireError(f"unknown message type {message['t']!r}")  # noqa: TRY301 - one way out for all
+                handler(message)
+        except (WireError, KeyError, TypeError) as error:
+            traceback.print_exc()
+            self._link.finish(bounded(f"protocol: {error!r}", _REASON_BYTES), EXIT_BROKEN)
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not leave runs waiting for ever
+            traceback.print_exc()
+            self._link.finish(bounded(f"internal: {error!r}", _REASON_BYTES), EXIT_BROKEN)
+        if self._draining and not self._seats.taken:
+            self._link.finish("drained", EXIT_DRAINED)
+
+    def _welcome(self, message: Message) -> None:
+        if message["version"] not in VERSIONS:
+            raise WireError(f"the executor chose version {message['version']}; offered were {list(VERSIONS)}")
+        limits: dict[str, Any] = message.get("limits") or {}
+        redaction = Redaction(message.get("redact_exempt") or ())
+        self._settings.codec = Codec(redaction, limits.get("result_bytes") or RESULT_BYTES)
+        self._settings.items = limits.get("items") or MOST_ITEMS
+        self._link.resize(limits.get("credit_bytes") or CREDIT_BYTES)
+
+    def _load(self, message: Message) -> None:
+        workflow, version = message["workflow"], message["version"]
+        self._settings.root = message["path"]
+        try:
+            found = load(message["path"], message["entry"], workflow, version)
+        except LoadError as error:
+            self._link.send(
+                {
+                    "t": "LOAD_FAILED",
+                    "workflow": workflow,
+                    "version": version,
+                    "code": error.code,
+                    "message": error.message,
+                    "file": error.file,
+                    "line": error.line,
+                    "column": error.column,
+                },
+            )
+            return
+        self._workflows[workflow, version] = found
+        gc.collect()
+        gc.freeze()  # what is loaded now stays: later collections need not walk it
+        self._link.send(
+            {"t": "LOADED", "workflow": workflow, "version": version, "concurrency": found.concurrency},
+        )
+
+    def _start(self, message: Message) -> None:
+        if self._draining:
+            raise WireError("a START after DRAIN")
+        self._seats.start(message, self._workflows.get((message["workflow"], message["version"])))
+
+    def _drain(self, _: Message) -> None:
+        self._draining = True
+
+    def _ping(self, message: Message) -> None:
+        self._link.send(self._pulse.beat(message["n"]))
+
+    # -- from steps ---------------------------------------------------------------------------------
+
+    def _done(self, attempt: Attempt, text: str) -> None:
+        self._seats.reported(attempt)
+        self._link.send({"t": "DONE", **_outcome_of(attempt), "value": text})
+
+    def _failed(self, attempt: Attempt, error: dict[str, Any], lingers: bool) -> None:
+        self._seats.reported(attempt)
+        message = {"t": "FAILED", **_outcome_of(attempt), "error": error}
+        if lingers:
+            message["lingers"] = True
+        self._link.send(message)
+
+
+def _outcome_of(attempt: Attempt) -> Message:
+    return {
+        "run": attempt.run.run_id,
+        "fence": attempt.run.fence,
+        "item": attempt.item.id,
+        "attempt": attempt.number,
+        "token": attempt.token,
+        "cost": round(attempt.cost(), 6),
+        "cpu": round(attempt.cpu, 6),
+    }
+
+
+def _sdk_version() -> str:
+    from anthares44.automation import __version__  # noqa: PLC0415 - the package's front imports no host
+
+    return __version__
