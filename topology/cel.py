@@ -18,6 +18,11 @@ MAX_BOUND = 64 * 1024  # bytes of data that one evaluation may see: binding is s
 MAX_RESULT = 1024 * 1024
 MAX_DEPTH = 64  # the library recurses on the C stack: 50,000 levels end the process
 
+# The parts of a scope that an expression reads: a name's own parts, or None for all of it.
+Wanted = Mapping[str, "Wanted | None"]
+
+_MISSING = object()
+_BOOL = cel.Type.BOOL
 _NODE_COST = 8
 _INT_LOW, _INT_HIGH = -(2**63), 2**64
 _BIG = b"\xff\xfe"  # no UTF-8 text begins so: string(...) of it is an error. No NUL: bytes are cut there too
@@ -84,6 +89,8 @@ def evaluate(program: Program, bindings: Mapping[str, Any]) -> Any:
         value = program.compiled.eval(data=bindings)
     except RuntimeError as error:
         raise EvaluationError(_STATUS.sub("", str(error))) from error
+    if value.type() == _BOOL:  # most are; the quick way
+        return value.value()
     return _take(value, _Budget(MAX_RESULT, "the result"), 0)
 
 
@@ -104,25 +111,40 @@ class _Budget:
             raise EvaluationError(f"{self.what} is nested deeper than {MAX_DEPTH} levels")
 
 
-def bind(value: Any, limit: int = MAX_BOUND) -> Any:
-    """A copy of JSON data that the library takes without harm. Raises EvaluationError."""
-    return _bind(value, _Budget(limit, "the data it reads"), 0)
+def bind(values: Mapping[str, Any], wanted: Wanted) -> dict[str, Any]:
+    """A copy of the wanted parts of JSON data that the library takes without harm: what is absent stays
+    absent. Raises EvaluationError."""
+    return _bind_parts(values, wanted, _Budget(MAX_BOUND, "the data it reads"), 0)
+
+
+def _bind_parts(values: Mapping[str, Any], wanted: Wanted, budget: _Budget, depth: int) -> dict[str, Any]:
+    bound: dict[str, Any] = {}
+    for key, inner in wanted.items():
+        value = values.get(key, _MISSING)
+        if value is _MISSING:
+            continue
+        if inner is not None and isinstance(value, Mapping):
+            bound[key] = _bind_parts(value, inner, budget, depth + 1)
+        else:
+            bound[key] = _bind(value, budget, depth)
+    return bound
 
 
 def _bind(value: Any, budget: _Budget, depth: int) -> Any:
-    if isinstance(value, str):
+    kind = type(value)
+    if kind is str:
         budget.take(len(value) + _NODE_COST, depth)
         return _checked_text(value)
     budget.take(_NODE_COST, depth)
-    if value is None or isinstance(value, bool | float):
-        return value
-    if isinstance(value, int):
+    if kind is int:
         return value if _INT_LOW <= value < _INT_HIGH else _pack_big(value)
+    if value is None or kind is bool or kind is float:
+        return value
     if isinstance(value, Mapping):
         return {_bind_key(key, budget, depth): _bind(item, budget, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_bind(item, budget, depth + 1) for item in value]
-    raise EvaluationError(f"a value of type {type(value).__name__} is not JSON")
+    raise EvaluationError(f"a value of type {kind.__name__} is not JSON")
 
 
 def _bind_key(key: Any, budget: _Budget, depth: int) -> str:

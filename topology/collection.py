@@ -24,7 +24,8 @@ _SKIPPED_FOLDERS = frozenset({"tests", "test", "__pycache__", "node_modules", "d
 
 def collect(paths: Sequence[Path]) -> dict[str, str]:
     """Texts by name: relative to the working folder where all lie in it, else to what they have in common.
-    Raises Refused."""
+    Raises Refused.
+    """
     roots = [Path(path) for path in paths]
     base = _base_of(roots)
     found: dict[str, str] = {}

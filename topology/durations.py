@@ -14,7 +14,7 @@ def parse_seconds(value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         seconds = float(value) if abs(value) < 10**12 else None
     elif isinstance(value, str):
-        match = _TEXT.fullmatch(value.strip())
+        match = _TEXT.fullmatch(value)
         if match:
             seconds = float(match[1]) * UNITS[match[2]]
     if seconds is None:

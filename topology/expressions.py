@@ -14,6 +14,7 @@ from topology import cel
 from topology.lexing import PathParts, Token, read_paths, scan, whole_path
 
 MAX_TEXT = 4096
+SHOWN = 80  # characters of an expression that a message shows
 
 FILTER_VARIABLES = ("data", "event")
 LANE_VARIABLES = ("data", "event", "input", "run")
@@ -35,6 +36,7 @@ class Expression:
     paths: tuple[PathParts, ...]
     lookup: PathParts | None
     program: cel.Program = field(repr=False)
+    wanted: cel.Wanted = field(repr=False)
 
     def evaluate(self, scope: Mapping[str, Any]) -> Any:
         """Its value as plain JSON. Raises Refused E_EXPRESSION."""
@@ -47,7 +49,7 @@ class Expression:
         """As `evaluate`, but raises cel.EvaluationError."""
         if self.lookup is not None:
             return _look_up(self.lookup, scope)
-        return cel.evaluate(self.program, cel.bind(_project(self.paths, scope)))
+        return cel.evaluate(self.program, cel.bind(scope, self.wanted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class Filter:
 
     def matches(self, event: Mapping[str, Any]) -> bool:
         """Whether the envelope passes. A field that is absent is a miss; what cannot be compared is
-        Refused E_FILTER_ERROR, so that it is never dropped in silence."""
+        Refused E_FILTER_ERROR, so that it is never dropped in silence.
+        """
         try:
             result = self.expression.value({"event": event, "data": _data_of(event)})
         except cel.EvaluationError as error:
@@ -105,7 +108,7 @@ def compile_expression(text: str, variables: tuple[str, ...] = ALL_VARIABLES) ->
     except cel.CompileError as error:
         raise _bad(error.message + _advice(text, error.message), _offset(text, error)) from error
     paths = _outermost(read_paths(tokens, variables))
-    return Expression(text, paths, whole_path(tokens, variables), program)
+    return Expression(text, paths, whole_path(tokens, variables), program, _wanted(paths))
 
 
 def compile_filter(text: str) -> Filter:
@@ -158,22 +161,15 @@ def _outermost(paths: list[PathParts]) -> tuple[PathParts, ...]:
     return tuple(kept)
 
 
-def _project(paths: Collection[PathParts], scope: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of the scope at `paths`, in place. What is absent stays absent."""
-    projected: dict[str, Any] = {}
+def _wanted(paths: Collection[PathParts]) -> cel.Wanted:
+    """The paths as a tree."""
+    tree: dict[str, Any] = {}
     for path in paths:
-        source: Any = scope
-        target = projected
-        for at, part in enumerate(path):
-            value = source.get(part, _MISSING)
-            if value is _MISSING:
-                break
-            if at == len(path) - 1 or not isinstance(value, Mapping):
-                target[str(part)] = value
-                break
-            source = value
-            target = target.setdefault(str(part), {})
-    return projected
+        inner = tree
+        for part in path[:-1]:
+            inner = inner.setdefault(str(part), {})
+        inner[str(path[-1])] = None
+    return tree
 
 
 def _look_up(path: PathParts, scope: Mapping[str, Any]) -> Any:
@@ -226,4 +222,4 @@ def _bad(message: str, offset: int) -> Refused:
 
 
 def _shown(text: str) -> str:
-    return text if len(text) <= 80 else text[:77] + "..."
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."

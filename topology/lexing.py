@@ -31,6 +31,9 @@ class Token:
     start: int
 
 
+_END = Token("end", "", -1)
+
+
 def scan(text: str, start: int = 0) -> Iterator[Token]:
     """Tokens of `text` from `start` on, without spaces and comments."""
     for match in _TOKEN.finditer(text, start):
@@ -83,14 +86,13 @@ def _path_from(tokens: list[Token], at: int, *, with_indexes: bool = False) -> t
 
 def _next_part(tokens: list[Token], at: int) -> tuple[str | int | None, int]:
     """The selection at `at` (`.name` or `['name']` or `[0]`) and how many tokens it takes."""
-    ahead = tokens[at : at + 3]
-    if len(ahead) >= 2 and ahead[0].text == "." and _is_name(ahead[1]):
-        is_call = len(ahead) == 3 and ahead[2].text == "("
-        return (None, 0) if is_call else (ahead[1].text, 2)
-    if len(ahead) == 3 and ahead[0].text == "[" and ahead[2].text == "]":
-        string = _PLAIN_STRING.fullmatch(ahead[1].text) if ahead[1].kind == "string" else None
+    first, second, third = (*tokens[at : at + 3], _END, _END, _END)[:3]
+    if first.text == "." and _is_name(second):
+        return (None, 0) if third.text == "(" else (second.text, 2)
+    if first.text == "[" and third.text == "]":
+        string = _PLAIN_STRING.fullmatch(second.text) if second.kind == "string" else None
         if string:
             return (string[1] if string[1] is not None else string[2]), 3
-        if _INDEX.fullmatch(ahead[1].text):
-            return int(ahead[1].text), 3
+        if _INDEX.fullmatch(second.text):
+            return int(second.text), 3
     return None, 0

@@ -11,6 +11,7 @@ WORKFLOW_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 STEP_ID = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 EVENT_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*")
 MAX_EVENT_TYPE = 200
+FEW = 12  # known names that a message lists
 
 
 def id_pattern(prefix: str) -> re.Pattern[str]:
@@ -35,6 +36,6 @@ def hint(seen: str, known: Iterable[str]) -> str:
     near = nearest(seen, names)
     if near is not None:
         return f"; did you mean `{near}`?"
-    if names and len(names) <= 12:
+    if names and len(names) <= FEW:
         return "; known here: " + ", ".join(f"`{name}`" for name in names)
     return ""

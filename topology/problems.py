@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from schemas.errors import Place, Refused
-from topology.names import hint
+from topology.names import hint, nearest
 from topology.shapes import Spec
 from topology.yaml_source import Document, Path
 
@@ -96,7 +96,7 @@ def _code(model: type[Spec], error: ErrorDetails) -> str:
 def _message(model: type[Spec], error: ErrorDetails) -> str:
     context = error.get("ctx", {})
     kind = error["type"]
-    name = str(error["loc"][-1]) if error["loc"] else "this"
+    name = _name_of(error["loc"])
     if kind.startswith("E_"):
         return str(context["text"])
     if kind == "extra_forbidden":
@@ -108,9 +108,17 @@ def _message(model: type[Spec], error: ErrorDetails) -> str:
     if kind == "literal_error":
         seen = error["input"]
         options = _options(str(context["expected"]))
-        near = hint(seen, options) if isinstance(seen, str) else ""
-        return f"`{name}` must be one of {context['expected']}, not {shown(seen)}{near}"
+        near = nearest(seen, options) if isinstance(seen, str) else None
+        closing = f"; did you mean `{near}`?" if near else ""
+        return f"`{name}` must be {context['expected']}, not {shown(seen)}{closing}"
     return f"`{name}`: {error['msg'][:1].lower()}{error['msg'][1:]}, not {shown(error['input'])}"
+
+
+def _name_of(location: Sequence[str | int]) -> str:
+    if not location:
+        return "this"
+    last = location[-1]
+    return f"{location[-2]}[{last}]" if isinstance(last, int) and len(location) > 1 else str(last)
 
 
 def _options(expected: str) -> list[str]:

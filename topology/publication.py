@@ -170,8 +170,10 @@ def _with_published(publication: Publication, known: KnownNames) -> KnownNames:
     """What is known, with what is about to be."""
     workflows: dict[str, set[int]] = {}
     for workflow in publication.workflows:
-        before = known.workflows.get(workflow.workflow_id, ()) if isinstance(known.workflows, Mapping) else ()
-        workflows.setdefault(workflow.workflow_id, set(before)).add(workflow.version)
+        name = workflow.workflow_id
+        before = known.workflows.get(name) if isinstance(known.workflows, Mapping) else None
+        has_unknown_versions = name in known.workflows and not before
+        workflows[name] = set() if has_unknown_versions else {*(before or ()), workflow.version}
     connectors = {one.id: list(one.operations) for one in publication.connectors}
     return KnownNames(
         {**known.workflows, **workflows} if isinstance(known.workflows, Mapping) else {*known.workflows, *workflows},

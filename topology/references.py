@@ -25,7 +25,8 @@ class Reference:
 class KnownNames:
     """What is published already: workflows with their versions, connectors with their operations, queues.
 
-    A plain set of ids says that versions or operations are not known, and then they are not checked."""
+    A plain set of ids, or an empty collection of an id, leaves versions and operations unchecked.
+    """
 
     workflows: Mapping[str, Collection[int]] | Collection[str] = frozenset()
     connectors: Mapping[str, Collection[str]] | Collection[str] = frozenset()
@@ -59,9 +60,9 @@ def _check_workflow(reference: Reference, known: KnownNames) -> Refused | None:
         return Refused("E_WORKFLOW_NOT_FOUND", message, reference.place)
     if isinstance(reference.part, int) and isinstance(workflows, Mapping):
         versions = workflows[reference.id]
-        if reference.part not in versions:
-            newest = f"; the newest is {max(versions)}" if versions else ""
-            message = f"version {reference.part} of `{reference.id}` is not published{newest}"
+        if versions and reference.part not in versions:
+            newest = max(versions)
+            message = f"version {reference.part} of `{reference.id}` is not published; the newest is {newest}"
             return Refused("E_VERSION_UNKNOWN", message, reference.place)
     return None
 
@@ -73,7 +74,7 @@ def _check_connector(reference: Reference, known: KnownNames) -> Refused | None:
         return Refused("E_CONNECTOR_UNKNOWN", message, reference.place)
     if isinstance(reference.part, str) and isinstance(connectors, Mapping):
         operations = connectors[reference.id]
-        if reference.part not in operations:
+        if operations and reference.part not in operations:
             near = hint(reference.part, operations)
             message = f"the connector `{reference.id}` has no operation `{reference.part}`{near}"
             return Refused("E_CONNECTOR_UNKNOWN", message, reference.place)

@@ -28,7 +28,8 @@ _CONTROL = re.compile("[\x00-\x1f\x7f]")
 
 class Spec(BaseModel):
     """A declared thing. `later` names keys that are known but not available yet; `missing_codes` gives a
-    code of its own to a key that is left out."""
+    code of its own to a key that is left out.
+    """
 
     model_config = ConfigDict(
         alias_generator=to_camel, extra="forbid", frozen=True, strict=True, serialize_by_alias=True
@@ -38,7 +39,8 @@ class Spec(BaseModel):
 
     def to_json(self) -> str:
         """What is stored; `from_json` gives an equal spec. Defaults are written out: a later version may
-        have others, and what was published keeps its meaning."""
+        have others, and what was published keeps its meaning.
+        """
         return self.model_dump_json()
 
     @classmethod
@@ -51,7 +53,7 @@ def fault(
 ) -> PydanticCustomError:
     """An error of a validator: `path` leads from the field to the part at fault."""
     # The message is given as a value: as a template its braces would be read as fields.
-    return PydanticCustomError(code, "{text}", {"text": message, "offset": offset, "path": path})  # type: ignore[arg-type]
+    return PydanticCustomError(code, "{text}", {"text": message, "offset": offset, "path": path})
 
 
 def _matching(pattern: re.Pattern[str], what: str) -> AfterValidator:

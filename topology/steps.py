@@ -8,8 +8,17 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag
-from pydantic import model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    Tag,
+    model_validator,
+)
 
 from topology.expressions import STEP_VARIABLES, Condition, compile_condition
 from topology.names import hint, id_from_name

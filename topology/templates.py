@@ -36,7 +36,8 @@ def compile_template(
     value: Any, variables: tuple[str, ...] = ALL_VARIABLES, *, encode: Encode | None = None
 ) -> Template:
     """Compile text, or a list or mapping of values. With `encode` the result is always text and each
-    inserted value passes through it. Raises Refused E_EXPRESSION; `offset` in its details counts in the text."""
+    inserted value passes through it. Raises Refused E_EXPRESSION; `offset` in its details counts in the text.
+    """
     if isinstance(value, str):
         return _compile_text(value, variables, encode)
     if isinstance(value, Mapping):

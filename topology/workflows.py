@@ -72,7 +72,8 @@ class WorkflowSpec(Spec):
 
     def lane_of(self, scope: Mapping[str, Any]) -> str | None:
         """The run's lane by the workflow's own key (scope: event, data, input, run); None where it declares
-        none and the envelope's key counts. Raises Refused E_EXPRESSION."""
+        none and the envelope's key counts. Raises Refused E_EXPRESSION.
+        """
         template = self.partition_template
         return None if template is None else lane_value(template, scope)
 

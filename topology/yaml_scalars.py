@@ -35,9 +35,9 @@ def _number(text: str) -> int | float | None:
     if _INT.fullmatch(text):
         return int(_bounded(text))
     if _OCT.fullmatch(text):
-        return int(_bounded(text)[2:], 8)
+        return int(_bounded(text), 8)
     if _HEX.fullmatch(text):
-        return int(_bounded(text)[2:], 16)
+        return int(_bounded(text), 16)
     if _FLOAT.fullmatch(text):
         value = float(_bounded(text))
         if value in (float("inf"), float("-inf")):

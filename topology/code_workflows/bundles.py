@@ -49,7 +49,8 @@ def digest_of(files: dict[str, str]) -> str:
 
 def close_over(entry: PythonFile, read: ReadText) -> Closure:
     """Follow the imports of `entry`. `read` gives the text of a file beside it, or None.
-    Raises Refused E_BUNDLE_INVALID."""
+    Raises Refused E_BUNDLE_INVALID.
+    """
     folder = PurePosixPath(entry.file).parent
     name = PurePosixPath(entry.file).name
     modules = {name: entry}

@@ -12,9 +12,10 @@ from schemas.errors import Place, Refused
 from topology.code_workflows.captures import Capture, captures_in
 from topology.code_workflows.source import SDK, PythonFile
 from topology.durations import parse_seconds
-from topology.names import STEP_ID
 from topology.problems import Problems, validate
 from topology.steps import RetrySpec
+
+LONGEST_ID = 128
 
 _UNREADABLE = object()
 _RUN, _SLEEP = f"{SDK}.step.run", f"{SDK}.step.sleep"
@@ -74,13 +75,13 @@ def step_calls(module: PythonFile) -> list[tuple[ast.Call, str]]:
 
 
 def _check_call(module: PythonFile, call: ast.Call, meaning: str) -> Iterator[Refused]:
-    identifier = _argument(call, 0, "id")
+    identifier = _argument(call, 0, "step_id")
     if isinstance(identifier, ast.Constant):
         yield from _check_id(identifier.value, module.place(identifier))
     if meaning == _SLEEP:
         duration = _argument(call, 1, "duration")
         if duration is not None:
-            yield from _check_length(module, duration)
+            yield from _check_length(module, duration, may_be_zero=True)
         return
     timeout = _argument(call, None, "timeout")
     if timeout is None and not _has_unpacking(call):
@@ -96,7 +97,7 @@ def _check_call(module: PythonFile, call: ast.Call, meaning: str) -> Iterator[Re
 
 
 def _without_timeout(identifier: ast.expr | None) -> str:
-    name = f"the step `{identifier.value}`" if isinstance(identifier, ast.Constant) else "this step"
+    name = f"the step `{identifier.value!s}`" if isinstance(identifier, ast.Constant) else "this step"
     return f'{name} declares no timeout; add one, such as timeout="15s"'
 
 
@@ -115,14 +116,18 @@ def _has_unpacking(call: ast.Call) -> bool:
 
 
 def _check_id(value: Any, place: Place) -> Iterator[Refused]:
-    if not isinstance(value, str) or not STEP_ID.fullmatch(value):
-        found = f"`{str(value)[:80]}` is not a step id: a to z, 0 to 9, `-` and `_`, at most 64, a letter first"
+    """The SDK's own rule, which allows more than a YAML file does."""
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID or not value.isprintable() or value.isspace():
+        found = f"`{str(value)[:80]!s}` is not a step id: 1 to {LONGEST_ID} printable characters"
+        yield Refused("E_SPEC_INVALID", found, place)
+    elif value.startswith("~"):
+        found = f"the step id `{value}` begins with `~`, which is kept for the platform's own items"
         yield Refused("E_SPEC_INVALID", found, place)
 
 
-def _check_length(module: PythonFile, node: ast.expr) -> Iterator[Refused]:
+def _check_length(module: PythonFile, node: ast.expr, *, may_be_zero: bool = False) -> Iterator[Refused]:
     value = _literal(node)
-    if value is _UNREADABLE:
+    if value is _UNREADABLE or (may_be_zero and value == 0):
         return
     try:
         parse_seconds(value)
@@ -133,7 +138,7 @@ def _check_length(module: PythonFile, node: ast.expr) -> Iterator[Refused]:
 def _check_retry(module: PythonFile, node: ast.expr) -> Iterator[Refused]:
     try:
         document = module.document(node)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return  # not written out: the run checks it
     if document.value is None:
         return
@@ -174,7 +179,7 @@ def _repeated_ids(module: PythonFile, body: ast.AsyncFunctionDef) -> Iterator[st
     inside = {id(node) for node in ast.walk(body)}
     first: dict[str, int] = {}
     for call, _ in step_calls(module):
-        identifier = _argument(call, 0, "id")
+        identifier = _argument(call, 0, "step_id")
         if id(call) not in inside or not isinstance(identifier, ast.Constant):
             continue
         name = str(identifier.value)

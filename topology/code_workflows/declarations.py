@@ -1,7 +1,7 @@
 """Finds `@workflow("name", version=N)` functions and reads what the decorator declares, from literals."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ from topology.problems import Problems, validate
 from topology.shapes import QueueId, Spec, Text, WorkflowName
 from topology.triggers import WholeVersion, WorkflowTrigger
 from topology.workflows import ConcurrencySpec
-from topology.yaml_source import Document
+from topology.yaml_source import Document, Path, Spot
 
 _OPTIONS = ("name", "version", "description", "trigger", "concurrency", "queue")
 _WRITTEN_OUT = "is read without running the file, so it must be written out here"
@@ -24,6 +24,7 @@ _CAMEL = {
 }
 
 Model = TypeVar("Model", bound=Spec)
+Part = TypeVar("Part")
 
 
 class _Header(Spec):
@@ -43,7 +44,6 @@ class CodeWorkflow:
     queue: str | None
     trigger: WorkflowTrigger | None
     concurrency: ConcurrencySpec | None
-    body: ast.AsyncFunctionDef
     place: Place
     places: dict[str, Place]
 
@@ -52,8 +52,13 @@ def declares_workflow(module: PythonFile) -> bool:
     return any(True for _ in _decorated(module))
 
 
-def read_declarations(module: PythonFile) -> list[CodeWorkflow]:
-    """Every workflow of the file. Raises Problems."""
+def workflow_bodies(module: PythonFile) -> list[ast.AsyncFunctionDef]:
+    """The decorated functions, also of declarations that cannot be read."""
+    return [node for node, _ in _decorated(module) if isinstance(node, ast.AsyncFunctionDef)]
+
+
+def read_declarations(module: PythonFile) -> tuple[list[CodeWorkflow], list[Refused]]:
+    """The workflows of the file that can be read, and the faults of the others."""
     found: list[CodeWorkflow] = []
     faults: list[Refused] = []
     top_level = {id(node) for node in module.tree.body}
@@ -62,9 +67,7 @@ def read_declarations(module: PythonFile) -> list[CodeWorkflow]:
             found.append(_read(module, function, decorator, is_top_level=id(function) in top_level))
         except Problems as problems:
             faults.extend(problems.errors)
-    if faults:
-        raise Problems(faults)
-    return found
+    return found, faults
 
 
 def _decorated(module: PythonFile) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, ast.expr]]:
@@ -96,18 +99,30 @@ def _read(
     }
     places = {name: module.place(node) for name, node in options.items()}
     document = _header_document(module, decorator, header, options)
-    read = validate(_Header, header, document)
+    faults: list[Refused] = []
+    read = _gathering(faults, lambda: validate(_Header, header, document))
+    trigger = _gathering(faults, lambda: _part(module, "trigger", options, WorkflowTrigger))
+    concurrency = _gathering(faults, lambda: _part(module, "concurrency", options, ConcurrencySpec))
+    if read is None or faults:
+        raise Problems(faults)
     return CodeWorkflow(
         read.name,
         read.version,
         read.description,
         read.queue,
-        _part(module, "trigger", options, WorkflowTrigger),
-        _part(module, "concurrency", options, ConcurrencySpec),
-        function,
+        trigger,
+        concurrency,
         place,
         places,
     )
+
+
+def _gathering(faults: list[Refused], read: Callable[[], Part]) -> Part | None:
+    try:
+        return read()
+    except Problems as problems:
+        faults.extend(problems.errors)
+        return None
 
 
 def _problem(message: str, place: Place) -> Problems:
@@ -133,15 +148,16 @@ def _options(module: PythonFile, decorator: ast.Call) -> dict[str, ast.expr]:
 def _literal(module: PythonFile, name: str, node: ast.expr) -> Document:
     try:
         return module.document(node)
-    except (ValueError, TypeError, MemoryError, RecursionError) as error:
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
         raise _problem(f"`{name}` {_WRITTEN_OUT}", module.place(node)) from error
 
 
 def _header_document(
     module: PythonFile, decorator: ast.Call, header: dict[str, object], options: dict[str, ast.expr]
 ) -> Document:
-    values = {(): module.spot(decorator)}
-    values.update({(name,): module.spot(node) for name, node in options.items()})
+    values: dict[Path, Spot] = {(): module.spot(decorator)}
+    for name, node in options.items():
+        values[name,] = module.spot(node)
     return Document(module.file, module.source, header, values, {})
 
 
@@ -153,7 +169,7 @@ def _part(module: PythonFile, name: str, options: dict[str, ast.expr], model: ty
     if document.value is None:
         return None
     if name == "trigger" and isinstance(document.value, str):
-        inner = {(): module.spot(node), ("event",): module.spot(node)}
+        inner: dict[Path, Spot] = {(): module.spot(node), ("event",): module.spot(node)}
         document = Document(module.file, module.source, {"event": document.value}, inner, {})
     renamed = document.renamed(_CAMEL)
     return validate(model, renamed.value, renamed)

@@ -4,10 +4,10 @@ from pathlib import PurePosixPath
 
 from pydantic_core import PydanticCustomError
 
-from schemas.errors import Refused
+from schemas.errors import Place, Refused
 from topology.code_workflows.bundles import Closure, ReadText, close_over, not_installed
 from topology.code_workflows.checks import check_body, check_steps
-from topology.code_workflows.declarations import CodeWorkflow, read_declarations
+from topology.code_workflows.declarations import CodeWorkflow, read_declarations, workflow_bodies
 from topology.code_workflows.source import PythonFile
 from topology.names import id_from_name
 from topology.parts import Parts
@@ -15,13 +15,14 @@ from topology.problems import Problems
 from topology.triggers import TriggerSpec, triggers_of_workflow
 from topology.workflow_files import label_of, queue_of
 from topology.workflows import WorkflowSpec
-from topology.yaml_source import Document, Spot
+from topology.yaml_source import Document, Path, Spot
 
 
 def read_code_file(module: PythonFile, read: ReadText, *, dev: bool) -> tuple[Parts, Closure]:
     """`read` gives the text of a file beside the module. Raises Problems or Refused."""
     parts = Parts()
-    workflows = read_declarations(module)
+    workflows, faults = read_declarations(module)
+    parts.errors.extend(faults)
     closure = close_over(module, read)
     for inner in closure.modules.values():
         parts.errors.extend(check_steps(inner))
@@ -32,10 +33,11 @@ def read_code_file(module: PythonFile, read: ReadText, *, dev: bool) -> tuple[Pa
             f"{place}: `{name}` is not beside this file and not in the standard library; "
             "it must be installed where steps run"
         )
-    for workflow in workflows:
-        errors, warnings = check_body(module, workflow.body)
+    for body in workflow_bodies(module):
+        errors, warnings = check_body(module, body)
         parts.errors.extend(errors)
         parts.warnings.extend(warnings)
+    for workflow in workflows:
         parts.merge(_declare(module, workflow, bundle.digest, dev=dev))
     return parts, closure
 
@@ -68,9 +70,14 @@ def _declare(module: PythonFile, workflow: CodeWorkflow, digest: str, *, dev: bo
 
 def _places(module: PythonFile, workflow: CodeWorkflow) -> Document:
     """The decorator's options as a document, for the places of what is wrong with them."""
-    every = {(): workflow.place, **{(name,): place for name, place in workflow.places.items()}}
-    spots = {path: Spot(0, place.line - 1, place.column - 1) for path, place in every.items()}
+    spots: dict[Path, Spot] = {(): _spot_of(workflow.place)}
+    for name, place in workflow.places.items():
+        spots[name,] = _spot_of(place)
     return Document(module.file, module.source, {}, spots, {})
+
+
+def _spot_of(place: Place) -> Spot:
+    return Spot(0, place.line - 1, place.column - 1)
 
 
 def _triggers(workflow: CodeWorkflow, workflow_id: str) -> list[TriggerSpec]:

@@ -39,7 +39,9 @@ class PythonFile:
         return ".".join([first, *reversed(parts)])
 
     def document(self, node: ast.expr) -> Document:
-        """A literal as a document with places, so that it is validated like YAML. Raises ValueError."""
+        """A literal as a document with places, so that it is validated like YAML. Raises SyntaxError, or
+        ValueError, where it is not written out.
+        """
         values: dict[Path, Spot] = {}
         keys: dict[Path, Spot] = {}
         value = self._literal(node, (), values, keys)
@@ -51,9 +53,9 @@ class PythonFile:
             found: dict[str, object] = {}
             for key, item in zip(node.keys, node.values, strict=True):
                 if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
-                    raise ValueError("keys must be written out as text")
+                    raise SyntaxError("keys must be written out as text")  # noqa: TRY004 - of the source, as literal_eval
                 if key.value in found:
-                    raise ValueError(f"the key `{key.value}` stands twice")
+                    raise SyntaxError(f"the key `{key.value}` stands twice")
                 keys[(*path, key.value)] = self.spot(key)
                 found[key.value] = self._literal(item, (*path, key.value), values, keys)
             return found
