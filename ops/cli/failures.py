@@ -37,7 +37,7 @@ Exit codes:
 _HTTP_NOT_FOUND = 404
 _HTTP_SERVER_FAULT = 500
 _REFUSED_HERE_TOO = frozenset({"E_IDEMPOTENCY_KEY_REQUIRED"})
-_FIELDS = frozenset({"type", "title", "status", "errors"})
+_FIELDS = frozenset({"type", "title", "status", "errors", "place", "file", "line", "column", "setting"})
 
 
 def exit_code(error: AutomationError) -> int:
@@ -113,11 +113,13 @@ def _listed(item: object) -> str:
 
 
 def _place(item: Mapping[str, Any]) -> str:
-    if not item.get("file"):
+    """File, line and column, whether they stand in the document or in its member `place`."""
+    place = item.get("place")
+    held = place if isinstance(place, Mapping) else item
+    if not held.get("file"):
         return ""
-    return printable(":".join(str(item[name]) for name in ("file", "line", "column") if item.get(name))) + ": "
+    return printable(":".join(str(held[name]) for name in ("file", "line", "column") if held.get(name))) + ": "
 
 
 def _extra(details: Mapping[str, object]) -> list[tuple[str, object]]:
-    shown_already = _FIELDS | {"file", "line", "column", "instance"}
-    return [(name, value) for name, value in details.items() if name not in shown_already and value is not None]
+    return [(name, value) for name, value in details.items() if name not in _FIELDS and value is not None]

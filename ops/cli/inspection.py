@@ -55,9 +55,10 @@ def show(run_id: RunArgument, project: ProjectOption = None, as_json: JsonOption
     """Show where one run is and why, with its attempts."""
     output = Output(as_json)
     with open_client(project) as client:
-        found = client.show(run_id)
+        answer = client.show(run_id)
+    found = answer.document
     if as_json:
-        output.document(found)
+        output.document(found, answer.text)
         return OK
     output.line(f"{printable(str(found.get('run_id', run_id)))}  {paint_state(str(found.get('state')))}")
     if found.get("where"):
@@ -91,13 +92,19 @@ def logs(
         for event in client.log(run_id, follow=follow):
             document = json.loads(event.data)
             if as_json:
-                output.record({"event": event.kind, **document})
+                output.line(_with_kind(event))
             elif event.kind == "record":
                 output.line(record_line(document, sys.stdout))
             state = _end_state(event, document) or state
     if state is not None and not as_json:
         output.note(f"{printable(run_id)} {paint_state(state, sys.stderr)}")
     return RUN_DID_NOT_SUCCEED if follow and state != "succeeded" else OK
+
+
+def _with_kind(event: StreamEvent) -> str:
+    """The event's own JSON text with its kind as a first member: no number is read and written again."""
+    members = event.data.strip().removeprefix("{").replace("\n", " ")
+    return f'{{"event":"{event.kind}"{"" if members.startswith("}") else ","}{members}'
 
 
 def _end_state(event: StreamEvent, document: dict[str, Any]) -> str | None:

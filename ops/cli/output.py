@@ -55,14 +55,16 @@ class Output:
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
 
-    def document(self, value: object) -> None:
-        """The one JSON document of a command."""
-        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    def document(self, value: object, text: str | None = None) -> None:
+        """The one JSON document of a command: laid out on a terminal; else one line, as `text` where it is given."""
+        if sys.stdout.isatty():
+            sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        else:
+            sys.stdout.write((text or json.dumps(value, ensure_ascii=False)) + "\n")
 
     def record(self, value: object) -> None:
         """One line of a stream, sent at once."""
-        sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
-        sys.stdout.flush()
+        self.line(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
     def line(self, text: str = "") -> None:
         """One line of data for a reader, sent at once."""

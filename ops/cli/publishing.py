@@ -10,7 +10,6 @@ from ops.cli.failures import OK
 from ops.cli.options import JsonOption, ProjectOption
 from ops.cli.output import Output, columns, paint_state, printable
 from ops.cli.quick import command
-from schemas.errors import Refused
 
 _PUBLISH_EXAMPLE = """\
 a44 automation publish ./workflows/invoice-settle.yaml
@@ -32,12 +31,7 @@ def publish(
     from topology.publication import collect
 
     output = Output(as_json)
-    for path in paths:
-        if not Path(path).exists():
-            raise Refused("E_INVALID_PARAMETER", f"there is no file or folder {path!r}; expected workflow files")
     files = collect([Path(path) for path in paths])
-    if not files:
-        raise Refused("E_INVALID_PARAMETER", f"no workflow or topology files (.yaml, .yml, .py) in {', '.join(paths)}")
     with open_client(project) as client:
         answer = client.publish(files, dev=dev)
         url = client.url

@@ -147,27 +147,23 @@ def _print_answer(answer: Answer, output: Output) -> None:
 
 def _wait_for_end(client: Client, answer: Answer, until: float, output: Output) -> int:
     """Follow the run to its end or to `until`; print it as it then stands."""
-    document = answer.document
-    run_id = str(document.get("run_id"))
-    if not _is_ended(document):
+    run_id = str(answer.document.get("run_id"))
+    if answer.document.get("state") not in TERMINAL:
         output.note(f"{printable(run_id)} is on its way; waiting for its end (Ctrl-C leaves it running)")
         for event in client.log(run_id, follow=True, until=until):
             if event.kind == "record":
                 output.note(record_line(json.loads(event.data), sys.stderr))
-    if "input" not in document:
-        document = client.show(run_id)
+    if "input" not in answer.document:
+        answer = client.show(run_id)
+    document = answer.document
     state = str(document.get("state"))
     if output.as_json:
-        output.document(document)
+        output.document(document, answer.text)
     else:
         _print_end(run_id, document, output)
     if state not in TERMINAL:
         output.note(f"not ended in time; follow it with a44 automation logs {printable(run_id)} --follow")
     return OK if state == "succeeded" else RUN_DID_NOT_SUCCEED
-
-
-def _is_ended(document: dict[str, Any]) -> bool:
-    return document.get("state") in TERMINAL
 
 
 def _print_end(run_id: str, document: dict[str, Any], output: Output) -> None:

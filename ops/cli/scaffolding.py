@@ -21,7 +21,8 @@ def init(
 ) -> int:
     """Write a small project to start from.
 
-    A YAML and a Python workflow, their trigger, a test, a sample event, a README. Files that exist are kept as they are and listed.
+    A YAML and a Python workflow, their trigger, a test, a sample event, a README. Files that exist are kept
+    as they are and listed.
     """
     output = Output(as_json)
     target = Path(folder)

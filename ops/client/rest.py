@@ -23,10 +23,11 @@ TERMINAL = frozenset({"succeeded", "failed", "compensated", "compensation_failed
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A JSON answer with its HTTP status (200 and 202 mean different things)."""
+    """A JSON answer with its HTTP status (200 and 202 mean different things) and its own text."""
 
     status: int
     document: Any
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +92,9 @@ class Client:
             if after is None or not rows or len(found) >= limit:
                 return {"total": page.get("total", len(found)), "runs": found[:limit], "next": after}
 
-    def show(self, run_id: str) -> dict[str, Any]:
-        return self._object("GET", f"/runs/{quote(run_id, safe='')}")
+    def show(self, run_id: str) -> Answer:
+        """The run's document; its text holds every number as it was recorded."""
+        return self._call("GET", f"{_API}/runs/{quote(run_id, safe='')}")
 
     def cancel(self, run_id: str, reason: str | None = None) -> dict[str, Any]:
         body = json.dumps({"reason": reason} if reason else {}).encode()
@@ -168,7 +170,8 @@ def _answer(reply: Reply) -> Answer:
     if reply.status >= 300:  # noqa: PLR2004  the first status that is not a success
         raise refusal(reply)
     try:
-        return Answer(reply.status, json.loads(reply.body))
+        text = reply.body.decode("utf-8")
+        return Answer(reply.status, json.loads(text), text)
     except ValueError as exc:
         raise _unreadable(reply.status, "the answer is not JSON") from exc
 

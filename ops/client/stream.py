@@ -5,6 +5,7 @@ breaks is opened again, with growing pauses, until nothing new came for `_TRIES`
 """
 
 import http.client
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ _TRIES = 8
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _LAST_EVENT = "end"
+_ERROR_EVENT = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +81,16 @@ class EventStream:
 
 
 def parse(lines: Iterable[str]) -> Iterator[StreamEvent]:
-    """Events of a `text/event-stream`; one that was cut before its blank line is none."""
+    """Events of a `text/event-stream`; one that was cut before its blank line is none.
+
+    Raises `Unavailable` for an `error` event: the service cannot go on now.
+    """
     kind, event_id = "", ""
     data: list[str] = []
     for line in lines:
         if not line:
+            if data and kind == _ERROR_EVENT:
+                raise _told("\n".join(data))
             if data:
                 yield StreamEvent(kind or "message", event_id, "\n".join(data))
             kind, event_id, data = "", "", []
@@ -96,6 +103,14 @@ def parse(lines: Iterable[str]) -> Iterator[StreamEvent]:
             data.append(value)
         elif name == "id":
             event_id = value
+
+
+def _told(text: str) -> Unavailable:
+    try:
+        document = json.loads(text)
+        return Unavailable(str(document["code"]), str(document["detail"]), details={"status": 503})
+    except (ValueError, KeyError, TypeError):
+        return Unavailable("E_UNAVAILABLE", "the service ended the stream with an error", details={"status": 503})
 
 
 def _lines(

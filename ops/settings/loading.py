@@ -22,6 +22,7 @@ from schemas.errors import Refused
 
 DEFAULT_FILE = "a44.toml"
 _SECRET = frozenset({"master_key", "postgres_dsn"})
+_READ_ELSEWHERE = ("A44_SECRET_", "A44_TEST_")
 _NOT_SETTINGS = frozenset({"A44_URL", "A44_TOKEN", "A44_PROJECT", "A44_HOME", "A44_CONFIG"})
 
 
@@ -118,7 +119,7 @@ def _unknown_variables() -> list[str]:
     return [
         f"{name} is set in the environment but is not a setting{_nearest(name, known)}"
         for name in sorted(os.environ)
-        if name.startswith("A44_") and name not in known and not name.startswith("A44_TEST_")
+        if name.startswith("A44_") and name not in known and not name.startswith(_READ_ELSEWHERE)
     ]
 
 
