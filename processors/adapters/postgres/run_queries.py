@@ -1,0 +1,152 @@
+"""Questions about runs, answered by Postgres with one statement each, however many runs are asked about."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.errors import UndefinedTable
+from psycopg.rows import TupleRow, class_row, dict_row, tuple_row
+
+from processors.adapters.postgres.migrations import shipped
+from processors.adapters.postgres.pooled import Pool, Row, ask, borrowed
+from processors.adapters.postgres.statements import statements
+from processors.ports.run_queries import (
+    AcceptedRun,
+    Attempt,
+    Cursor,
+    News,
+    QueuePlace,
+    Run,
+    RunFilter,
+    RunPage,
+    RunSummary,
+)
+from schemas.errors import Refused, Unavailable
+
+
+class PostgresRunQueries:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._sql = statements("run_queries")
+        self._shipped = [(migration.number, migration.checksum) for migration in shipped()]
+
+    async def check_ready(self) -> None:
+        try:
+            found = await ask(self._pool, self._sql["find_migrations"], {}, tuple_row)
+        except UndefinedTable as exc:
+            raise Unavailable("E_MIGRATION", "the database holds no schema yet; run `a44 migrate`") from exc
+        if found != self._shipped:
+            raise Unavailable(
+                "E_MIGRATION",
+                f"the database has {len(found)} migrations, this version ships {len(self._shipped)} and they "
+                "are not the same; run `a44 migrate`, or install the version that fits the database",
+            )
+
+    async def find_run(self, project_id: str, run_id: str) -> Run | None:
+        return _one(await ask(self._pool, self._sql["find_run"], _of(project_id, run_id), class_row(Run)))
+
+    async def find_accepted(self, project_id: str, run_id: str) -> AcceptedRun | None:
+        return _one(await ask(self._pool, self._sql["find_accepted"], _of(project_id, run_id), class_row(AcceptedRun)))
+
+    async def attempts(self, project_id: str, run_id: str, limit: int) -> Sequence[Attempt]:
+        parameters = {**_of(project_id, run_id), "limit": limit}
+        rows = await ask(self._pool, self._sql["find_attempts"], parameters, class_row(Attempt))
+        return rows[::-1]
+
+    async def list_runs(self, project_id: str, wanted: RunFilter) -> RunPage:
+        """One row more than the page is asked for: it tells whether there is a next page."""
+        parameters = {
+            "project_id": project_id,
+            "state": wanted.state,
+            "step": wanted.step,
+            "workflow_id": wanted.workflow_id,
+            "since": wanted.since,
+            "after": wanted.after,
+            "limit": wanted.limit + 1,
+        }
+        if wanted.step is not None:
+            rows = await ask(self._pool, self._sql["list_runs_at_step"], parameters, dict_row)
+            total = rows[0]["total"]
+            found = [_summary(row) for row in rows if row["run_id"] is not None]
+        else:
+            found = await ask(self._pool, self._sql["list_runs"], parameters, class_row(RunSummary))
+            total = (await ask(self._pool, self._sql["count_runs"], parameters, tuple_row))[0][0]
+        runs = found[: wanted.limit]
+        return RunPage(total, runs, runs[-1].run_id if len(found) > wanted.limit else None)
+
+    async def queue_place(self, project_id: str, run_id: str) -> QueuePlace | None:
+        return _one(
+            await ask(self._pool, self._sql["find_queue_place"], _of(project_id, run_id), class_row(QueuePlace))
+        )
+
+    async def states(self, run_ids: Sequence[str]) -> Mapping[str, str]:
+        return dict(await ask(self._pool, self._sql["find_states"], {"run_ids": list(run_ids)}, tuple_row))
+
+    async def ended(self, run_ids: Sequence[str]) -> Mapping[str, str]:
+        return dict(await ask(self._pool, self._sql["find_ended"], {"run_ids": list(run_ids)}, tuple_row))
+
+    async def news(self, cursors: Sequence[Cursor]) -> Mapping[Cursor, News]:
+        """The ends are read first: a run that was over by then has no record that is not read after."""
+        ended = await self.ended([cursor.run_id for cursor in cursors])
+        rows = await ask(
+            self._pool,
+            self._sql["find_news"],
+            {
+                "run_ids": [cursor.run_id for cursor in cursors],
+                "generations": [cursor.generation for cursor in cursors],
+                "seqs": [cursor.seq for cursor in cursors],
+            },
+            dict_row,
+        )
+        records: dict[Cursor, list[Attempt]] = {}
+        for row in rows:
+            cursor = Cursor(row.pop("cursor_run"), row.pop("cursor_generation"), row.pop("cursor_seq"))
+            records.setdefault(cursor, []).append(Attempt(**row))
+        return {
+            cursor: News(records.get(cursor, ()), ended.get(cursor.run_id))
+            for cursor in cursors
+            if cursor in records or cursor.run_id in ended
+        }
+
+    async def request_cancel(self, project_id: str, run_id: str, reason: str, actor: str) -> str:
+        """In this order: lock the head row; leave the mail; wake the run; commit; tell."""
+        body = json.dumps({"reason": reason}, ensure_ascii=False)
+        parameters = {**_of(project_id, run_id), "body": body, "actor": actor}
+        async with borrowed(self._pool) as conn:
+            async with conn.transaction():
+                state = await _lock(conn, self._sql, parameters)
+                for name in ("send_cancel", "wake_run", "record_cancel"):
+                    await conn.execute(self._sql[name], parameters)
+            await conn.execute(self._sql["tell_mail"])
+        return state
+
+
+async def _lock(conn: AsyncConnection[TupleRow], sql: Mapping[str, str], parameters: Mapping[str, Any]) -> str:
+    """The state of a live run, now locked. Raises where there is no live run to cancel."""
+    row = await (await conn.execute(sql["lock_run"], parameters)).fetchone()
+    if row is not None:
+        return str(row[0])
+    run_id = parameters["run_id"]
+    ended = await (await conn.execute(sql["find_end"], parameters)).fetchone()
+    if ended is not None:
+        raise Refused(
+            "E_RUN_ENDED",
+            f"{run_id} has ended as {ended[0]}; only a run that has not ended can be cancelled",
+            details={"run_id": run_id, "state": ended[0]},
+        )
+    if await (await conn.execute(sql["find_accepted"], parameters)).fetchone() is not None:
+        raise Unavailable("E_UNAVAILABLE", f"{run_id} is accepted and not made yet; cancel it in a moment")
+    raise Refused("E_RUN_NOT_FOUND", f"{run_id} is no run of this project")
+
+
+def _of(project_id: str, run_id: str) -> dict[str, str]:
+    return {"project_id": project_id, "run_id": run_id}
+
+
+def _one(rows: Sequence[Row]) -> Row | None:
+    return rows[0] if rows else None
+
+
+def _summary(row: dict[str, Any]) -> RunSummary:
+    return RunSummary(**{name: value for name, value in row.items() if name != "total"})

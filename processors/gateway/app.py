@@ -1,0 +1,89 @@
+"""The gateway's application: every address it answers, and the parts behind them.
+
+Hooks live at `/v1/{project}/{trigger}`, the API at `/v1/automation/...`; no project is called `automation`.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from processors.gateway.access import Access
+from processors.gateway.catalog_view import CatalogView
+from processors.gateway.events import Events
+from processors.gateway.health import Health
+from processors.gateway.hooks import Hooks
+from processors.gateway.limits import Limits
+from processors.gateway.log_stream import RunLog
+from processors.gateway.lookups import SharedLookup
+from processors.gateway.manual import ManualRuns
+from processors.gateway.parts import Parts
+from processors.gateway.polling import SharedPoll
+from processors.gateway.problems import answer_errors
+from processors.gateway.publications import Publications
+from processors.gateway.run_views import RunViews
+from processors.gateway.signatures import Secrets
+from processors.ports.catalog import Catalog
+from processors.ports.door import Door
+from processors.ports.run_queries import RunQueries
+from processors.ports.tokens import Tokens
+
+_API = "/v1/automation"
+_HOOK = "/v1/{project:(?!automation/)[^/]+}/{trigger:[^/]+}"
+
+
+def build_app(
+    door: Door,
+    catalog: Catalog,
+    queries: RunQueries,
+    tokens: Tokens,
+    master_key: bytes,
+    limits: Limits | None = None,
+) -> web.Application:
+    """Raises Refused E_CONFIG for a master key that is too short."""
+    allowed = limits or Limits()
+    parts = Parts(
+        door=door,
+        catalog=catalog,
+        view=CatalogView(catalog),
+        queries=queries,
+        access=Access(tokens, door, allowed.token_cache),
+        secrets=Secrets(master_key),
+        limits=allowed,
+        states=SharedLookup(queries.states),
+        ends=SharedPoll(queries.ended),
+        news=SharedPoll(queries.news),
+    )
+    app = web.Application(middlewares=[answer_errors])
+    app.add_routes(_routes(parts))
+    app.on_shutdown.append(_stopping(parts))
+    return app
+
+
+def _routes(parts: Parts) -> list[web.RouteDef]:
+    publications, runs, health = Publications(parts), RunViews(parts), Health(parts)
+    return [
+        web.get("/healthz", health.alive),
+        web.get("/readyz", health.ready),
+        web.get(f"{_API}/whoami", health.whoami),
+        web.post(f"{_API}/publish", publications.publish),
+        web.get(f"{_API}/workflows", publications.workflows),
+        web.get(f"{_API}/triggers", publications.triggers),
+        web.post(f"{_API}/triggers/{{trigger}}/sign", publications.sign),
+        web.post(f"{_API}/events", Events(parts).publish),
+        web.post(f"{_API}/workflows/{{workflow}}/runs", ManualRuns(parts).start),
+        web.get(f"{_API}/runs", runs.list_runs),
+        web.get(f"{_API}/runs/{{run}}", runs.show),
+        web.get(f"{_API}/runs/{{run}}/log", RunLog(parts).stream),
+        web.post(f"{_API}/runs/{{run}}/cancel", runs.cancel),
+        web.post(_HOOK, Hooks(parts).receive),
+    ]
+
+
+def _stopping(parts: Parts) -> Callable[[web.Application], Awaitable[None]]:
+    """Those who wait for something are told at once, so that stopping does not wait for them."""
+
+    async def stop(_: web.Application) -> None:
+        await parts.ends.close()
+        await parts.news.close()
+
+    return stop

@@ -1,0 +1,72 @@
+"""Request bodies, as the bytes that came: counted while reading, within a time, never decompressed."""
+
+import asyncio
+
+from aiohttp import ClientError, StreamReader, web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web import RequestPayloadError
+
+from schemas.errors import Refused
+
+JSON = "application/json"
+
+
+def require_json(request: web.BaseRequest) -> None:
+    """Raises Refused E_UNSUPPORTED_MEDIA_TYPE."""
+    told = request.headers.get("Content-Type", "")
+    if told != JSON and not _is_json(told):
+        raise Refused(
+            "E_UNSUPPORTED_MEDIA_TYPE",
+            f"the content type is {told[:80]!r}; send `Content-Type: {JSON}`, in UTF-8",
+        )
+    encoding = request.headers.get("Content-Encoding")
+    if encoding is not None and encoding.strip().lower() not in ("", "identity"):
+        raise Refused("E_UNSUPPORTED_MEDIA_TYPE", f"the content encoding is {encoding[:40]!r}; send the body plain")
+
+
+def _is_json(content_type: str) -> bool:
+    media, *parameters = (part.strip().lower() for part in content_type.split(";"))
+    if media != JSON:
+        return False
+    charsets = [part.partition("=")[2].strip('" ') for part in parameters if part.startswith("charset")]
+    return all(charset in ("utf-8", "utf8") for charset in charsets)
+
+
+async def read_body(request: web.BaseRequest, limit: int, seconds: float) -> bytes:
+    """The whole body. Raises Refused E_BODY_TOO_LARGE past `limit` bytes, E_BODY_TIMEOUT past `seconds`."""
+    announced = request.content_length
+    if announced is not None and announced > limit:
+        raise _too_large(limit)
+    content = request.content
+    try:
+        if content.is_eof():  # all of it came with the headers: no timer is needed
+            return _within(limit, content.read_nowait(-1))
+        async with asyncio.timeout(seconds):
+            return await _read_counting(content, limit)
+    except TimeoutError as exc:
+        raise Refused(
+            "E_BODY_TIMEOUT", f"the body had not arrived after {seconds:g} s; send the request again"
+        ) from exc
+    except (ClientError, RequestPayloadError, HttpProcessingError) as exc:
+        raise Refused("E_INVALID_PARAMETER", "the body broke off or was framed wrongly; send it again") from exc
+
+
+async def _read_counting(content: StreamReader, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while part := await content.readany():
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _within(limit: int, body: bytes) -> bytes:
+    if len(body) > limit:
+        raise _too_large(limit)
+    return body
+
+
+def _too_large(limit: int) -> Refused:
+    return Refused("E_BODY_TOO_LARGE", f"the body is larger than {limit} bytes; send a reference to large data instead")

@@ -1,0 +1,115 @@
+"""The webhook door: `POST /v1/{project}/{trigger}`, signed, answered once it is durable.
+
+Checked in this order, the cheap and the telling first: method (405, by the router), content type (415),
+size (413), signature (401, alike for an unknown trigger), timestamp (408), key (400), JSON (422), filter.
+"""
+
+import hashlib
+from datetime import datetime
+
+import msgspec
+from aiohttp import web
+
+from processors.gateway.bodies import read_body, require_json
+from processors.gateway.keys import key_in_header
+from processors.gateway.parts import Parts, json_response
+from processors.gateway.signatures import SIGNATURE, TIMESTAMP, header_bytes, same, seconds_off
+from processors.ports.catalog import CatalogSnapshot, Trigger
+from processors.ports.door import Acceptance
+from processors.runtime.matching import WEBHOOK, EventScope, accepts, promised_run_id, webhook_event_type
+from schemas import strict_json
+from schemas.envelope import Envelope, encode_envelope
+from schemas.errors import Refused
+from schemas.ids import new_event_id
+
+_FIRST = 1  # the number of a trigger's first secret, used for triggers that do not exist
+
+
+class Hooks:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def receive(self, request: web.Request) -> web.StreamResponse:
+        parts = self._parts
+        require_json(request)
+        body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
+        snapshot = await parts.view.current()
+        now = parts.door.now()
+        trigger = self._verified(request, snapshot, body, now)
+        key = key_in_header(request)
+        if key is None and trigger.spec.require_idempotency_key:
+            raise Refused("E_IDEMPOTENCY_KEY_REQUIRED", f"{trigger.trigger_id} takes no request without a key")
+        scope, body_hash, key_source = _read(trigger, body, key, now)
+        if not accepts(trigger, scope):
+            return json_response({"status": "filtered"}, 202)
+        envelope = scope.envelope
+        answer = await parts.accept(
+            Acceptance(
+                project_id=trigger.project_id,
+                idempotency_key=envelope.idempotency_key,
+                key_source=key_source,
+                body_hash=body_hash,
+                event_id=envelope.id,
+                partition_key=envelope.partition_key,
+                run_id=promised_run_id(snapshot, trigger, scope),
+                envelope=encode_envelope(envelope),
+                window=parts.limits.dedup_window,
+            )
+        )
+        return await parts.told(answer, key_source)
+
+    def _verified(self, request: web.Request, snapshot: CatalogSnapshot, body: bytes, now: datetime) -> Trigger:
+        """The trigger that signed. Raises Refused E_SIGNATURE, E_TIMESTAMP_SKEW."""
+        project_id, trigger_id = request.match_info["project"], request.match_info["trigger"]
+        trigger = snapshot.triggers.get((project_id, trigger_id))
+        number = _FIRST if trigger is None else trigger.secret_number
+        timestamp = header_bytes(_only(request, TIMESTAMP))
+        expected = self._parts.secrets.sign(project_id, trigger_id, number, timestamp, body)
+        is_right = same(header_bytes(_only(request, SIGNATURE)), expected)
+        if not is_right or trigger is None or trigger.type != WEBHOOK:
+            raise Refused(
+                "E_SIGNATURE",
+                f"the signature does not fit: {SIGNATURE} is the lower-case hex HMAC-SHA256, under the trigger's "
+                f"secret, of {TIMESTAMP}, a dot and the exact bytes of the body; sign what is sent, as it is sent",
+            )
+        _check_time(timestamp, now.timestamp(), self._parts.limits.skew)
+        return trigger
+
+
+def _only(request: web.Request, name: str) -> str:
+    """A header that may stand once; anything else signs nothing."""
+    told = request.headers.getall(name, ())
+    return told[0] if len(told) == 1 else ""
+
+
+def _check_time(timestamp: bytes, now: float, allowed: float) -> None:
+    off = seconds_off(timestamp, now)
+    if off is None or off > allowed:
+        how = "is no Unix time in seconds" if off is None else f"is {off:.0f} s from the server's clock"
+        raise Refused(
+            "E_TIMESTAMP_SKEW",
+            f"{TIMESTAMP} {how}, {allowed:.0f} s are allowed; set the clock, and sign again for every try",
+            details={"server_time": int(now)},
+        )
+
+
+def _read(trigger: Trigger, body: bytes, key: str | None, now: datetime) -> tuple[EventScope, bytes, str]:
+    """The envelope of a body, with the hash of the body and where the key came from."""
+    data = strict_json.decode(body)
+    digest = hashlib.sha256(body)
+    chosen = key if key is not None else f"body:{trigger.trigger_id}:{digest.hexdigest()}"
+    envelope = Envelope(
+        id=new_event_id(int(now.timestamp() * 1000)),
+        type=webhook_event_type(trigger.trigger_id),
+        idempotency_key=chosen,
+        partition_key=chosen,
+        occurred_at=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        data=body.decode(),
+        trigger_id=trigger.trigger_id,
+        project_id=trigger.project_id,
+    )
+    scope = EventScope(envelope, data)
+    if trigger.spec.partition_key is not None:
+        lane = trigger.spec.partition_of(scope.event)
+        scope = EventScope(msgspec.structs.replace(envelope, partition_key=lane), data)
+    return scope, digest.digest(), "body" if key is None else "header"

@@ -1,0 +1,19 @@
+"""What the doors allow: sizes in bytes, times in seconds."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`body` leaves room under the broker's usual record limit of 1 MiB for the envelope around it."""
+
+    body: int = 1_000_000
+    publication: int = 16_000_000
+    body_seconds: float = 10.0
+    skew: float = 300.0
+    wait: float = 60.0
+    page: int = 500
+    attempts: int = 1000
+    token_cache: float = 3.0
+    ping: float = 15.0
+    dedup_window: float = 86_400.0

@@ -1,0 +1,80 @@
+"""Runs by hand: made and granted in the door's own transaction; the answer may wait for the run's end."""
+
+import hashlib
+
+import msgspec
+from aiohttp import web
+
+from processors.gateway.bodies import read_body, require_json
+from processors.gateway.documents import run_document
+from processors.gateway.fields import read_fields, seconds_parameter
+from processors.gateway.keys import HEADER, key_in_header
+from processors.gateway.parts import Parts, json_response
+from processors.ports.door import Acceptance
+from processors.ports.tokens import WRITE
+from processors.runtime.matching import manual_run
+from schemas.errors import Refused
+from schemas.ids import new_event_id
+
+_EMPTY = msgspec.Raw(b"{}")
+
+
+class RunFields(msgspec.Struct, forbid_unknown_fields=True):
+    """`version` is a label such as `3` or `3-dev.2`; None takes the latest."""
+
+    input: msgspec.Raw = _EMPTY
+    version: str | int | None = None
+
+
+class ManualRuns:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def start(self, request: web.Request) -> web.StreamResponse:
+        parts = self._parts
+        token = await parts.access.require(request, WRITE)
+        require_json(request)
+        patience = seconds_parameter(request, "wait", parts.limits.wait)
+        key = key_in_header(request)
+        if key is None:
+            raise Refused(
+                "E_IDEMPOTENCY_KEY_REQUIRED",
+                f"a run by hand needs the header {HEADER}, so that a repeated call makes no second run; "
+                "derive the key from what the run is about",
+            )
+        body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
+        fields = read_fields(body, RunFields)
+        snapshot = await parts.view.current()
+        now = parts.door.now()
+        run = manual_run(
+            snapshot,
+            project_id=token.project_id,
+            workflow_id=request.match_info["workflow"],
+            version=None if fields.version is None else str(fields.version),
+            event_id=new_event_id(int(now.timestamp() * 1000)),
+            idempotency_key=key,
+            occurred_at=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            input_text=bytes(fields.input).decode(),
+        )
+        answer = await parts.accept(
+            Acceptance(
+                project_id=token.project_id,
+                idempotency_key=key,
+                key_source="header",
+                body_hash=_request_hash(run.workflow_id, fields),
+                event_id=run.event_id,
+                partition_key=run.partition_key,
+                run_id=run.run_id,
+                run=run,
+                window=parts.limits.dedup_window,
+            )
+        )
+        if patience and answer.run_id is not None and await parts.ends.wait(answer.run_id, patience):
+            return json_response(await run_document(parts, token.project_id, answer.run_id))
+        return await parts.told(answer, "header")
+
+
+def _request_hash(workflow_id: str, fields: RunFields) -> bytes:
+    """What the key stands for: this workflow, this version if one was named, and the input as it was sent."""
+    version = "" if fields.version is None else str(fields.version)
+    return hashlib.sha256(b"\0".join((b"manual", workflow_id.encode(), version.encode(), fields.input))).digest()

@@ -1,0 +1,76 @@
+"""What the handlers share, and the two ways in which they answer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from processors.gateway.access import Access
+from processors.gateway.catalog_view import CatalogView
+from processors.gateway.limits import Limits
+from processors.gateway.lookups import SharedLookup
+from processors.gateway.polling import SharedPoll
+from processors.gateway.signatures import Secrets
+from processors.ports.catalog import Catalog
+from processors.ports.door import Acceptance, Answer, Door, Outcome
+from processors.ports.run_queries import Cursor, News, RunQueries
+from schemas.errors import Refused
+
+ACCEPTED = "accepted"  # the state of a run that is promised and not made yet
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    door: Door
+    catalog: Catalog
+    view: CatalogView
+    queries: RunQueries
+    access: Access
+    secrets: Secrets
+    limits: Limits
+    states: SharedLookup[str, str]
+    ends: SharedPoll[str, str]
+    news: SharedPoll[Cursor, News]
+
+    async def accept(self, item: Acceptance) -> Answer:
+        """Through the door. Raises Refused E_IDEMPOTENCY_CONFLICT; both hashes go to the log only."""
+        answer = await self.door.accept(item)
+        if answer.outcome is Outcome.CONFLICT:
+            _log.warning(
+                "idempotency_conflict",
+                project_id=item.project_id,
+                idempotency_key=item.idempotency_key,
+                first_body=answer.first_body_hash.hex(),
+                this_body=item.body_hash.hex(),
+            )
+            raise Refused(
+                "E_IDEMPOTENCY_CONFLICT",
+                f"the key was used {answer.key_age:.1f} s ago with another body; "
+                "a retry sends the same body, another event needs a key of its own",
+            )
+        return answer
+
+    async def told(self, answer: Answer, key_source: str) -> web.Response:
+        """How an accepted thing is answered: 202 the first time, 200 with what the key stands for after that."""
+        document: dict[str, Any] = {
+            "event_id": answer.event_id,
+            "status": answer.outcome.value,
+            "key_source": key_source,
+        }
+        if answer.run_id is not None:
+            document = {"run_id": answer.run_id, **document}
+        if answer.outcome is Outcome.CREATED:
+            return json_response(document, 202)
+        document["key_age_seconds"] = round(answer.key_age, 3)
+        if answer.run_id is not None:
+            document["state"] = await self.states.get(answer.run_id) or ACCEPTED
+        return json_response(document)
+
+
+def json_response(document: Mapping[str, Any] | Sequence[Any] | object, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(document), status=status, content_type="application/json")

@@ -1,0 +1,128 @@
+"""Every error is answered as `application/problem+json` with a stable code, whoever raised it.
+
+That holds for our own refusals, for the router's 404 and 405, for requests that cannot even be parsed,
+and for defects, which are logged under the request id and tell the caller nothing but that id.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
+from secrets import token_hex
+from typing import Any
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from schemas.errors import AutomationError, Broken, Refused, code_of
+
+REQUEST_ID = "A44-Request-Id"
+PROBLEM = "application/problem+json"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_log = structlog.get_logger(__name__)
+_process = token_hex(4)
+_numbers = count(1)
+_OWN_MEMBERS = frozenset({"type", "title", "status", "detail", "code", "request_id", "place"})
+
+
+def new_request_id() -> str:
+    return f"req_{_process}{next(_numbers):08x}"
+
+
+def problem_response(
+    error: AutomationError, request_id: str, *, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """The answer that tells an error. `status` stands in where HTTP knows better than the code's table."""
+    document: dict[str, Any] = {
+        "type": f"/errors/{error.code}",
+        "title": code_of(error.code).title,
+        "status": status or error.status,
+        "detail": error.message,
+        "code": error.code,
+        "request_id": request_id,
+    }
+    if error.place is not None:
+        document["place"] = error.place
+    document |= {name: value for name, value in error.details.items() if name not in _OWN_MEMBERS}
+    return web.Response(
+        body=msgspec.json.encode(document, enc_hook=str),
+        status=document["status"],
+        content_type=PROBLEM,
+        headers={**_hints(document["status"], error.code), **(headers or {})},
+    )
+
+
+def _hints(status: int, code: str) -> dict[str, str]:
+    if status == web.HTTPServiceUnavailable.status_code:
+        return {"Retry-After": "1"}
+    if code == "E_TOKEN":
+        return {"WWW-Authenticate": "Bearer"}
+    return {}
+
+
+@web.middleware
+async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The outermost layer of the application."""
+    request_id = new_request_id()
+    request["request_id"] = request_id
+    try:
+        response = await handler(request)
+    except AutomationError as error:
+        if isinstance(error, Broken):
+            _log.exception("request_broken", request_id=request_id)
+        response = problem_response(error, request_id)
+    except web.HTTPException as exc:
+        response = _from_http(exc, request, request_id)
+    except ConnectionError:
+        raise  # the caller is gone: there is nobody to answer
+    except Exception:  # noqa: BLE001 - a defect is logged and answered, with nothing of it told
+        _log.exception("request_failed", request_id=request_id, method=request.method)
+        response = problem_response(_defect(request_id), request_id)
+    if not response.prepared:
+        response.headers[REQUEST_ID] = request_id
+    return response
+
+
+def _from_http(exc: web.HTTPException, request: web.Request, request_id: str) -> web.Response:
+    """The router's and the server's own answers in our form."""
+    if isinstance(exc, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(exc.allowed_methods))
+        refused = Refused("E_METHOD_NOT_ALLOWED", f"{request.method} is not allowed here; allowed: {allowed}")
+        return problem_response(refused, request_id, headers={"Allow": allowed})
+    if exc.status == web.HTTPNotFound.status_code:
+        return problem_response(Refused("E_NOT_FOUND", f"there is nothing at {request.path[:200]}"), request_id)
+    if exc.status >= web.HTTPInternalServerError.status_code:
+        _log.error("request_failed", request_id=request_id, error=exc.reason)
+        return problem_response(_defect(request_id), request_id)
+    return problem_response(Refused("E_INVALID_PARAMETER", exc.reason), request_id, status=exc.status)
+
+
+def _defect(request_id: str) -> Broken:
+    return Broken("E_INTERNAL", f"something broke on our side; it is logged as {request_id}")
+
+
+class ProblemConnection(web.RequestHandler):
+    """A connection whose unparsable requests get the same kind of answer."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Called by aiohttp where no handler of ours could be."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer had begun when the request broke")
+        request_id = new_request_id()
+        if status >= web.HTTPInternalServerError.status_code:
+            _log.error("connection_failed", request_id=request_id, exc_info=exc)
+            response = problem_response(_defect(request_id), request_id)
+        else:
+            why = (message or "it is no HTTP request").strip().splitlines()[0][:200]
+            refused = Refused("E_INVALID_PARAMETER", f"the request cannot be read: {why}")
+            response = problem_response(refused, request_id, status=status)
+        response.headers[REQUEST_ID] = request_id
+        response.force_close()
+        return response

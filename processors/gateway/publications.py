@@ -1,0 +1,124 @@
+"""Definitions over HTTP: publish, list what is published, sign a body for a webhook trigger."""
+
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from processors.gateway.bodies import read_body, require_json
+from processors.gateway.fields import read_fields
+from processors.gateway.parts import Parts, json_response
+from processors.gateway.signatures import SIGNATURE, TIMESTAMP
+from processors.ports.catalog import Hook, Trigger
+from processors.ports.tokens import READ, WRITE
+from processors.runtime.matching import WEBHOOK
+from schemas.errors import Refused
+
+
+class PublicationFields(msgspec.Struct, forbid_unknown_fields=True):
+    """`files` holds texts by relative path; `dev` makes revisions instead of versions."""
+
+    files: dict[str, str]
+    dev: bool = False
+
+
+class Publications:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def publish(self, request: web.Request) -> web.StreamResponse:
+        parts = self._parts
+        token = await parts.access.require(request, WRITE)
+        require_json(request)
+        body = await read_body(request, parts.limits.publication, parts.limits.body_seconds)
+        fields = read_fields(body, PublicationFields)
+        if not fields.files:
+            raise Refused("E_INVALID_PARAMETER", "no files were sent; `files` holds each file's text by its path")
+        result = await parts.catalog.publish(token.project_id, fields.files, dev=fields.dev, actor=token.token_id)
+        return json_response(
+            {
+                "published": [
+                    {
+                        "kind": item.kind,
+                        "id": item.id,
+                        **({} if item.version is None else {"version": item.version}),
+                        "change": item.change,
+                    }
+                    for item in result.published
+                ],
+                "warnings": result.warnings,
+                "webhooks": [self._hook(token.project_id, hook) for hook in result.hooks],
+            }
+        )
+
+    def _hook(self, project_id: str, hook: Hook) -> dict[str, str]:
+        """Where a webhook listens. Its secret is told once, to the one who published it first."""
+        shown = {"trigger_id": hook.trigger_id, "path": _path(project_id, hook.trigger_id)}
+        if hook.is_new:
+            shown["secret"] = self._parts.secrets.secret(project_id, hook.trigger_id, hook.secret_number)
+        return shown
+
+    async def workflows(self, request: web.Request) -> web.StreamResponse:
+        token = await self._parts.access.require(request, READ)
+        snapshot = await self._parts.view.current()
+        return json_response(
+            [
+                {
+                    "workflow_id": definition.workflow_id,
+                    "version": definition.label,
+                    "kind": definition.kind,
+                    "published_at": definition.published_at,
+                }
+                for (project_id, _), definition in sorted(snapshot.latest.items())
+                if project_id == token.project_id
+            ]
+        )
+
+    async def triggers(self, request: web.Request) -> web.StreamResponse:
+        token = await self._parts.access.require(request, READ)
+        snapshot = await self._parts.view.current()
+        return json_response(
+            [
+                _trigger_document(trigger)
+                for (project_id, _), trigger in sorted(snapshot.triggers.items())
+                if project_id == token.project_id
+            ]
+        )
+
+    async def sign(self, request: web.Request) -> web.StreamResponse:
+        """Headers for exactly these bytes, valid for the next minutes. The secret stays here."""
+        parts = self._parts
+        token = await parts.access.require(request, WRITE)
+        body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
+        trigger_id = request.match_info["trigger"]
+        trigger = (await parts.view.current()).triggers.get((token.project_id, trigger_id))
+        if trigger is None or trigger.type != WEBHOOK:
+            raise Refused("E_TRIGGER_NOT_FOUND", f"{trigger_id[:80]!r} is no webhook trigger of this project")
+        timestamp = str(int(parts.door.now().timestamp()))
+        return json_response(
+            {
+                TIMESTAMP: timestamp,
+                SIGNATURE: parts.secrets.sign(
+                    token.project_id, trigger_id, trigger.secret_number, timestamp.encode(), body
+                ),
+                "path": _path(token.project_id, trigger_id),
+            }
+        )
+
+
+def _path(project_id: str, trigger_id: str) -> str:
+    return f"/v1/{project_id}/{trigger_id}"
+
+
+def _trigger_document(trigger: Trigger) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "trigger_id": trigger.trigger_id,
+        "type": trigger.type,
+        "workflow_id": trigger.workflow_id,
+        "version": "latest" if trigger.pinned_version is None else str(trigger.pinned_version),
+    }
+    if trigger.event_type is not None:
+        document["event"] = trigger.event_type
+    if trigger.type == WEBHOOK:
+        document["path"] = _path(trigger.project_id, trigger.trigger_id)
+    return document

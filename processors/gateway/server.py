@@ -1,0 +1,61 @@
+"""Listening: one site on one address, stopped without leaving a request unanswered for long."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from processors.gateway.problems import ProblemConnection
+from schemas.errors import Refused
+
+_GRACE = 5.0  # seconds that running requests get when the process stops
+
+
+class _ProblemServer(web.Server):
+    """Makes connections that answer even what cannot be parsed in our form."""
+
+    def __call__(self) -> web.RequestHandler:
+        return ProblemConnection(self, loop=self._loop, **self._kwargs)
+
+
+class _Runner(web.AppRunner):
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+        return _ProblemServer(made.request_handler, request_factory=made.request_factory, **self._kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSite:
+    """`port` is the one that is bound, also where any free one was asked for."""
+
+    host: str
+    port: int
+    runner: web.AppRunner
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    async def stop(self) -> None:
+        """Take no more connections, let running requests end, close."""
+        await self.runner.cleanup()
+
+
+async def serve(app: web.Application, host: str, port: int) -> RunningSite:
+    """Listen; port 0 takes a free one. Raises Refused E_CONFIG when the address cannot be had."""
+    options: dict[str, Any] = {
+        "access_log": None,
+        "auto_decompress": False,  # signatures are over the bytes as they came, and nothing swells while read
+        "shutdown_timeout": _GRACE,
+        "lingering_time": 2.0,
+    }
+    runner = _Runner(app, **options)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as exc:
+        await runner.cleanup()
+        raise Refused(
+            "E_CONFIG", f"the gateway cannot listen on {host}:{port} ({exc.strerror or exc}); choose another port"
+        ) from exc
+    return RunningSite(host, int(runner.addresses[0][1]), runner)

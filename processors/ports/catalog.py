@@ -1,0 +1,167 @@
+"""The catalog: what is published, as every process that needs it sees it in memory.
+
+A publication is one transaction: all of it is in force or none. A snapshot never changes; whoever holds
+one compares `version` and loads the next. Definitions are immutable, so what was compiled is kept.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+from topology.connectors import ConnectorSpec
+from topology.triggers import TriggerSpec
+from topology.workflows import WorkflowSpec
+
+
+class Definition:
+    """One published version of a workflow. `label` is what users call it: `3`, or `3-dev.2`.
+
+    The spec is read when first asked for: most old versions never are.
+    """
+
+    def __init__(
+        self,
+        *,
+        definition_id: int,
+        project_id: str,
+        workflow_id: str,
+        version: int,
+        revision: int,
+        label: str,
+        kind: str,
+        spec: str,
+        bundle_digest: str | None,
+        published_at: datetime,
+    ) -> None:
+        self.definition_id = definition_id
+        self.project_id = project_id
+        self.workflow_id = workflow_id
+        self.version = version
+        self.revision = revision
+        self.label = label
+        self.kind = kind
+        self.spec_text = spec
+        self.bundle_digest = bundle_digest
+        self.published_at = published_at
+
+    @cached_property
+    def spec(self) -> WorkflowSpec:
+        return WorkflowSpec.from_json(self.spec_text)
+
+
+class Trigger:
+    """One trigger in force. `pinned_version` None means: the latest version."""
+
+    def __init__(
+        self,
+        *,
+        project_id: str,
+        trigger_id: str,
+        type_: str,
+        event_type: str | None,
+        workflow_id: str,
+        pinned_version: int | None,
+        spec: str,
+        secret_number: int,
+    ) -> None:
+        self.project_id = project_id
+        self.trigger_id = trigger_id
+        self.type = type_
+        self.event_type = event_type
+        self.workflow_id = workflow_id
+        self.pinned_version = pinned_version
+        self.spec_text = spec
+        self.secret_number = secret_number
+
+    @cached_property
+    def spec(self) -> TriggerSpec:
+        return TriggerSpec.from_json(self.spec_text)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    queue_id: str
+    max_concurrency: int
+    ordered: bool
+    max_attempts: int
+
+
+@dataclass(frozen=True)
+class CatalogSnapshot:
+    """Everything a door or ingest decides by. All keys begin with the project."""
+
+    version: int
+    triggers: Mapping[tuple[str, str], Trigger]
+    by_event: Mapping[tuple[str, str], Sequence[Trigger]]
+    queues: Mapping[tuple[str, str], Queue]
+    latest: Mapping[tuple[str, str], Definition]
+    by_version: Mapping[tuple[str, str, int], Definition]
+    by_label: Mapping[tuple[str, str, str], Definition]
+
+    def definition_for(self, trigger: Trigger) -> Definition | None:
+        """The version that a trigger's runs take now."""
+        if trigger.pinned_version is None:
+            return self.latest.get((trigger.project_id, trigger.workflow_id))
+        return self.by_version.get((trigger.project_id, trigger.workflow_id, trigger.pinned_version))
+
+    def is_ordered(self, project_id: str, queue_id: str) -> bool:
+        queue = self.queues.get((project_id, queue_id))
+        return queue is not None and queue.ordered
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of one declared thing. `change` is created, updated, unchanged or removed."""
+
+    kind: str
+    id: str
+    change: str
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A webhook trigger of a publication; `is_new` says that its secret has not been shown yet."""
+
+    trigger_id: str
+    secret_number: int
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PublishResult:
+    published: Sequence[Published]
+    warnings: Sequence[str] = ()
+    hooks: Sequence[Hook] = field(default_factory=tuple)
+
+
+class StoredDefinition(NamedTuple):
+    """A version as the executor wants it: `spec` is JSON text."""
+
+    spec: str
+    kind: str
+    bundle_digest: str | None
+
+
+class Catalog(Protocol):
+    """All of it raises `Unavailable` when Postgres is away."""
+
+    async def version(self) -> int:
+        """A number that changes with every publication; cheap."""
+
+    async def snapshot(self) -> CatalogSnapshot:
+        """What is in force now."""
+
+    async def publish(self, project_id: str, files: Mapping[str, str], *, dev: bool, actor: str) -> PublishResult:
+        """Check and put in force. Raises Refused with the user's file, line and column."""
+
+    async def definition(self, definition_id: int) -> StoredDefinition:
+        """Raises Refused E_VERSION_UNKNOWN."""
+
+    async def bundle(self, project_id: str, digest: str) -> dict[str, str]:
+        """The files of a code workflow by relative path. Raises Refused E_BUNDLE_INVALID."""
+
+    async def connector(self, project_id: str, connector_id: str) -> ConnectorSpec:
+        """Raises Refused E_CONNECTOR_UNKNOWN."""

@@ -1,0 +1,222 @@
+"""Which runs an envelope makes: triggers, filters, versions, lanes. Pure: a snapshot and an envelope go in.
+
+An envelope that names its trigger (a webhook) makes that trigger's run and no other. A webhook's filter
+is not asked again: its door has promised the run. What cannot be made is answered as a refusal in place
+of the run, so that the caller keeps it; one bad trigger costs its neighbours nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from processors.ports.catalog import CatalogSnapshot, Definition, Trigger
+from processors.ports.runs import NewRun
+from schemas import strict_json
+from schemas.envelope import Envelope
+from schemas.errors import Refused
+from schemas.ids import run_id as run_id_of
+from topology.names import hint
+
+MANUAL_TRIGGER = "trg_manual"
+WEBHOOK = "webhook"
+_UNREAD = object()
+
+
+class EventScope:
+    """An envelope as expressions see it. The data is read when the first expression asks for it."""
+
+    def __init__(self, envelope: Envelope, data: Any = _UNREAD) -> None:
+        self.envelope = envelope
+        self._data = data
+
+    @property
+    def data(self) -> Any:
+        if self._data is _UNREAD:
+            self._data = strict_json.decode(self.envelope.data.encode())
+        return self._data
+
+    @cached_property
+    def event(self) -> Mapping[str, Any]:
+        envelope = self.envelope
+        return {
+            "id": envelope.id,
+            "type": envelope.type,
+            "idempotency_key": envelope.idempotency_key,
+            "partition_key": envelope.partition_key,
+            "occurred_at": envelope.occurred_at,
+            "attempt": envelope.attempt,
+            "trigger_id": envelope.trigger_id,
+            "project_id": envelope.project_id,
+            "correlation_id": envelope.correlation_id,
+            "operation_version": envelope.operation_version,
+            "redrive_count": envelope.redrive_count,
+            "data": self.data,
+        }
+
+
+def webhook_event_type(trigger_id: str) -> str:
+    """`trg_erp_sync` sends events of the type `webhook.erp_sync`."""
+    return f"{WEBHOOK}.{trigger_id.removeprefix('trg_')}"
+
+
+def match(snapshot: CatalogSnapshot, envelope: Envelope, *, millis: int | None = None) -> list[NewRun | Refused]:
+    """The runs of one envelope, in order of trigger id. `millis`, the stored time of acceptance, is needed
+    for events whose id was chosen by their producer (see `schemas.ids.run_id`).
+    """
+    scope = EventScope(envelope)
+    found: list[NewRun | Refused] = []
+    try:
+        triggers = _triggers_for(snapshot, envelope)
+    except Refused as refused:
+        return [refused]
+    for trigger in triggers:
+        try:
+            if trigger.type == WEBHOOK or accepts(trigger, scope):
+                found.append(run_of(snapshot, trigger, scope, millis=millis))
+        except Refused as refused:
+            found.append(_about(trigger, refused))
+    return found
+
+
+def accepts(trigger: Trigger, scope: EventScope) -> bool:
+    """Whether the trigger's filter lets the event pass. Raises Refused E_FILTER_ERROR."""
+    spec = trigger.spec
+    return spec.filter is None or spec.accepts(scope.event)
+
+
+def run_of(snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope, *, millis: int | None = None) -> NewRun:
+    """The run that a trigger makes of an event. Raises Refused E_VERSION_UNKNOWN, E_EXPRESSION."""
+    definition = _definition(snapshot, trigger)
+    envelope = scope.envelope
+    run_id = run_id_of(envelope.id, trigger.trigger_id, envelope.operation_version, millis)
+    return _new_run(snapshot, definition, scope, run_id, trigger.trigger_id)
+
+
+def promised_run_id(snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope) -> str:
+    """The id of the run that ingest will make of a webhook. Raises, as `run_of`, where it could make none."""
+    definition = _definition(snapshot, trigger)
+    run_id = run_id_of(scope.envelope.id, trigger.trigger_id, scope.envelope.operation_version)
+    _lane(definition, scope, run_id)
+    return run_id
+
+
+def manual_run(
+    snapshot: CatalogSnapshot,
+    *,
+    project_id: str,
+    workflow_id: str,
+    version: str | None,
+    event_id: str,
+    idempotency_key: str,
+    occurred_at: str,
+    input_text: str,
+) -> NewRun:
+    """A run asked for by hand. `version` is a label such as `3`; None takes the latest.
+
+    Raises Refused E_WORKFLOW_NOT_FOUND, E_VERSION_UNKNOWN, E_EXPRESSION.
+    """
+    definition = _chosen(snapshot, project_id, workflow_id, version)
+    envelope = Envelope(
+        id=event_id,
+        type=f"manual.{workflow_id.removeprefix('wf_')}",
+        idempotency_key=idempotency_key,
+        partition_key=idempotency_key,
+        occurred_at=occurred_at,
+        data=input_text,
+        trigger_id=MANUAL_TRIGGER,
+        project_id=project_id,
+    )
+    run_id = run_id_of(event_id, MANUAL_TRIGGER, envelope.operation_version)
+    return _new_run(snapshot, definition, EventScope(envelope), run_id, MANUAL_TRIGGER)
+
+
+def _triggers_for(snapshot: CatalogSnapshot, envelope: Envelope) -> Sequence[Trigger]:
+    """The triggers that an envelope concerns: the one it names, else those of its type."""
+    if envelope.trigger_id is None:
+        return snapshot.by_event.get((envelope.project_id, envelope.type), ())
+    trigger = snapshot.triggers.get((envelope.project_id, envelope.trigger_id))
+    if trigger is None:
+        raise Refused("E_TRIGGER_NOT_FOUND", f"the trigger {envelope.trigger_id} does not exist (any more)")
+    takes = webhook_event_type(trigger.trigger_id) if trigger.type == WEBHOOK else trigger.event_type
+    if takes != envelope.type:
+        raise Refused(
+            "E_TRIGGER_NOT_FOUND",
+            f"the event names {envelope.trigger_id}, which takes {takes or 'no events'}, not {envelope.type}",
+        )
+    return (trigger,)
+
+
+def _definition(snapshot: CatalogSnapshot, trigger: Trigger) -> Definition:
+    definition = snapshot.definition_for(trigger)
+    if definition is None:
+        wanted = "a version" if trigger.pinned_version is None else f"version {trigger.pinned_version}"
+        raise Refused("E_VERSION_UNKNOWN", f"{wanted} of {trigger.workflow_id} is not published")
+    return definition
+
+
+def _chosen(snapshot: CatalogSnapshot, project_id: str, workflow_id: str, version: str | None) -> Definition:
+    latest = snapshot.latest.get((project_id, workflow_id))
+    if latest is None:
+        known = {name for project, name in snapshot.latest if project == project_id}
+        raise Refused("E_WORKFLOW_NOT_FOUND", f"{workflow_id[:80]!r} is not published{hint(workflow_id, known)}")
+    if version is None:
+        return latest
+    found = snapshot.by_label.get((project_id, workflow_id, version))
+    if found is None:
+        raise Refused(
+            "E_VERSION_UNKNOWN",
+            f"version {version[:40]!r} of {workflow_id} is not published; the latest is {latest.label}",
+        )
+    return found
+
+
+def _new_run(
+    snapshot: CatalogSnapshot, definition: Definition, scope: EventScope, run_id: str, trigger_id: str
+) -> NewRun:
+    envelope = scope.envelope
+    queue_id = definition.spec.queue_id
+    lane = _lane(definition, scope, run_id)
+    return NewRun(
+        run_id=run_id,
+        project_id=envelope.project_id,
+        workflow_id=definition.workflow_id,
+        definition_id=definition.definition_id,
+        version=definition.label,
+        queue_id=queue_id,
+        lane=envelope.partition_key if lane is None else lane,
+        ordered=snapshot.is_ordered(envelope.project_id, queue_id),
+        event_id=envelope.id,
+        event_type=envelope.type,
+        trigger_id=trigger_id,
+        idempotency_key=envelope.idempotency_key,
+        partition_key=envelope.partition_key,
+        correlation_id=envelope.correlation_id,
+        operation_version=envelope.operation_version,
+        redrive_count=envelope.redrive_count,
+        occurred_at=envelope.occurred_at,
+        input=envelope.data,
+    )
+
+
+def _lane(definition: Definition, scope: EventScope, run_id: str) -> str | None:
+    """The lane by the workflow's own key; the data is read only where there is one."""
+    spec = definition.spec
+    if spec.partition_template is None:
+        return None
+    run = {
+        "id": run_id,
+        "idempotency_key": scope.envelope.idempotency_key,
+        "workflow": definition.workflow_id,
+        "version": definition.label,
+    }
+    return spec.lane_of({"input": scope.data, "data": scope.data, "event": scope.event, "run": run})
+
+
+def _about(trigger: Trigger, refused: Refused) -> Refused:
+    """The same refusal, with the trigger it is about."""
+    return Refused(
+        refused.code,
+        f"{trigger.trigger_id}: {refused.message}",
+        refused.place,
+        {**refused.details, "trigger_id": trigger.trigger_id},
+    )
