@@ -23,7 +23,7 @@ class StepFailure(Exception):
 @dataclass(frozen=True, slots=True)
 class ActionCall:
     """One attempt. `timeout` is in seconds; `scope` holds the variables of templates: input, steps, event,
-    data, run and step.
+    run and step.
     """
 
     project_id: str
@@ -42,8 +42,3 @@ class Action(Protocol):
         """The result as JSON text. Raises StepFailure, or an error of `schemas.errors`: Refused is
         permanent, Unavailable is tried again.
         """
-
-
-class Actions(Protocol):
-    def find(self, uses: str) -> Action:
-        """What runs `uses`. Raises Refused E_SPEC_INVALID where nothing does."""
