@@ -54,6 +54,7 @@ class Deliver:
 class RunStep:
     item: str
     attempt: int
+    token: str
     key: str
     timeout: float
 

@@ -99,12 +99,13 @@ class Ledger:
         """Start the next attempt of a step that this life's body has asked for."""
         if item.request is None:
             raise ValueError(f"{self.state.run_id}: step {name} was not asked for in this life")
-        self.fly(item, item.attempt + 1, None)
-        self.effects.append(RunStep(name, item.attempt, self.state.key_of(name), item.request.timeout))
+        attempt = item.attempt + 1
+        token = f"x{self.state.generation}.{attempt}"
+        self.fly(item, attempt, token)
+        self.effects.append(RunStep(name, attempt, token, self.state.key_of(name), item.request.timeout))
 
-    def fly(self, item: Item, attempt: int, token: str | None) -> None:
-        item.phase, item.attempt, item.due = Phase.IN_FLIGHT, attempt, None
-        item.token = token or f"x{self.state.generation}.{attempt}"
+    def fly(self, item: Item, attempt: int, token: str) -> None:
+        item.phase, item.attempt, item.due, item.token = Phase.IN_FLIGHT, attempt, None, token
         self.state.in_flight += 1
 
     def land(self, item: Item) -> None:

@@ -55,7 +55,7 @@ def _step(ledger: Ledger, request: StepRequest, after: int) -> None:
     if item is None:
         item = state.items[request.item] = Item(Kind.STEP, after)
     item.request = request
-    if request.started:
+    if request.started and request.token is not None:
         ledger.fly(item, 1, request.token)
     elif item.phase is Phase.RETRYING and item.due is not None and item.due > ledger.now:
         ledger.effects.append(Arm(request.item, item.due))

@@ -184,7 +184,7 @@ create table automation.queue_deltas (
 );
 create index queue_deltas_queue on automation.queue_deltas (project_id, queue_id);
 
--- busy: some run of this lane has the turn, whatever its state.
+-- head_seq: the last number that ended; the run with the next one has the turn. A lane is idle when both are equal.
 create table automation.lanes (
     project_id text not null,
     queue_id text not null,
@@ -192,7 +192,6 @@ create table automation.lanes (
     head_seq bigint not null default 0,
     tail_seq bigint not null default 0,
     vt bigint not null default 0,
-    busy boolean not null default false,
     primary key (project_id, queue_id, lane)
 ) with (fillfactor = 50);
 
@@ -247,7 +246,7 @@ create table automation.live_runs (
     input text not null,
     check (state in ('pending', 'granted', 'running', 'sleeping', 'retrying', 'waiting', 'compensating',
                      'awaiting_confirmation', 'blocked'))
-) with (fillfactor = 70);
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
 create index live_runs_ready on automation.live_runs (project_id, queue_id, grant_class, prio, vt, run_id)
     where state = 'pending' and ready;
 create index live_runs_lane on automation.live_runs (project_id, queue_id, lane, lane_seq) where lane_seq is not null;

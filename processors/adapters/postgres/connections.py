@@ -32,7 +32,12 @@ async def connect(dsn: str, role: str) -> AsyncConnection[TupleRow]:
     """Open one autocommit connection named after the process's role."""
     try:
         return await AsyncConnection.connect(
-            dsn, autocommit=True, application_name=f"a44-{role}", options=_OPTIONS, connect_timeout=10, prepare_threshold=1
+            dsn,
+            autocommit=True,
+            application_name=f"a44-{role}",
+            options=_OPTIONS,
+            connect_timeout=10,
+            prepare_threshold=1,
         )
     except psycopg.OperationalError as exc:
         raise Unavailable("E_UNAVAILABLE", f"Postgres does not answer: {str(exc).strip()}") from exc
@@ -41,7 +46,9 @@ async def connect(dsn: str, role: str) -> AsyncConnection[TupleRow]:
 
 
 @asynccontextmanager
-async def open_pool(dsn: str, role: str, size: int = 4) -> AsyncIterator[AsyncConnectionPool[AsyncConnection[TupleRow]]]:
+async def open_pool(
+    dsn: str, role: str, size: int = 4
+) -> AsyncIterator[AsyncConnectionPool[AsyncConnection[TupleRow]]]:
     """A small pool for questions that are not on the hot path."""
     pool = AsyncConnectionPool(
         dsn,

@@ -27,7 +27,10 @@ class Migration:
 def shipped() -> list[Migration]:
     """The migrations of this version in order."""
     found = [entry for entry in files("schemas").joinpath("migrations").iterdir() if _NAME.match(entry.name)]
-    return [Migration(int(entry.name[:4]), entry.name, entry.read_text("utf-8")) for entry in sorted(found, key=lambda e: e.name)]
+    return [
+        Migration(int(entry.name[:4]), entry.name, entry.read_text("utf-8"))
+        for entry in sorted(found, key=lambda e: e.name)
+    ]
 
 
 async def migrate(dsn: str, progress: Callable[[str], None] = lambda _: None) -> list[str]:

@@ -1,0 +1,134 @@
+"""The door on Postgres: key, envelope or manual run in one transaction, many acceptances in one commit.
+
+A repeated write is harmless: the key row names the event, so the second try finds itself as the winner,
+and an envelope that went out twice carries the same event id.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import structlog
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from processors.adapters.postgres.batches import ConnectionLostError, Statement, commit
+from processors.adapters.postgres.clock import DatabaseClock
+from processors.adapters.postgres.columns import columns
+from processors.adapters.postgres.connections import connect
+from processors.adapters.postgres.grants import create_runs, grant_ready, granted, lock_queues, queues_of
+from processors.adapters.postgres.statements import statements
+from processors.adapters.postgres.wakeups import Channel, Notifier
+from processors.ports.door import Acceptance, Answer, Outcome
+from processors.ports.runs import Grant
+from processors.runtime.group_commit import GroupCommit
+from schemas.errors import Unavailable
+
+_log = structlog.get_logger("door")
+_TRIES = 3
+
+
+def key_hash(project_id: str, idempotency_key: str) -> bytes:
+    """Which row a key is: 16 bytes over project and key, the project first."""
+    return hashlib.sha256(f"{project_id}\0{idempotency_key}".encode()).digest()[:16]
+
+
+class PostgresDoor:
+    """`on_grants` hears of runs granted by this door, after the commit."""
+
+    def __init__(
+        self, dsn: str, events_topic: str, notifier: Notifier, on_grants: Callable[[Sequence[Grant]], None]
+    ) -> None:
+        self._dsn = dsn
+        self._topic = events_topic
+        self._notifier = notifier
+        self._on_grants = on_grants
+        self._clock = DatabaseClock()
+        self._conn: AsyncConnection[TupleRow] | None = None
+        self._commits: GroupCommit[Acceptance, Answer] = GroupCommit(self._write)
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    async def open(self) -> None:
+        """Connect and read the clock. Raises `Unavailable`."""
+        await self._connection()
+
+    async def aclose(self) -> None:
+        await self._commits.settled()
+        if self._conn is not None:
+            await self._conn.close()
+
+    async def accept(self, item: Acceptance) -> Answer:
+        return await self._commits.submit(item)
+
+    async def _connection(self) -> AsyncConnection[TupleRow]:
+        if self._conn is None or self._conn.closed:
+            self._conn = await connect(self._dsn, "door")
+            await self._clock.sync(self._conn)
+        return self._conn
+
+    async def _write(self, batch: Sequence[Acceptance]) -> Sequence[Answer]:
+        """Fold what shares a key (a statement may touch a key once), write, answer each."""
+        hashes = [key_hash(item.project_id, item.idempotency_key) for item in batch]
+        first: dict[bytes, Acceptance] = {}
+        for digest, item in zip(hashes, batch, strict=True):
+            first.setdefault(digest, item)
+        rows = await self._commit(list(first), list(first.values()))
+        return [_answer(item, *rows[digest]) for digest, item in zip(hashes, batch, strict=True)]
+
+    async def _commit(
+        self, hashes: list[bytes], items: list[Acceptance]
+    ) -> dict[bytes, tuple[str, str | None, bytes, float]]:
+        statements_, read, grants = _transaction(hashes, items, self._topic)
+        for attempt in range(1, _TRIES + 1):
+            try:
+                results = await commit(await self._connection(), statements_)
+            except ConnectionLostError as exc:
+                _log.warning("connection_lost", attempt=attempt, reason=str(exc))
+            else:
+                self._announce(granted(results[grants]) if grants is not None else [], bool(items))
+                return {row[0]: (row[1], row[2], row[3], row[4]) for row in results[read]}
+        raise Unavailable(
+            "E_UNAVAILABLE", "Postgres went away while this was being accepted; send it again with the same key"
+        )
+
+    def _announce(self, grants: Sequence[Grant], announced: bool) -> None:
+        if announced:
+            self._notifier.wake(Channel.OUTBOX)
+        if grants:
+            self._notifier.wake(Channel.GRANTED)
+            self._on_grants(grants)
+
+
+def _transaction(hashes: list[bytes], items: list[Acceptance], topic: str) -> tuple[list[Statement], int, int | None]:
+    """The statements, and which of them answer the keys and the grants. Lock order: queues, keys, runs, outbox."""
+    sql = statements("door")
+    names = ("project_id", "idempotency_key", "key_source", "body_hash", "event_id", "run_id")
+    keys = {**columns(items, names), "key_hash": hashes, "keep": [item.window for item in items]}
+    manual = [(digest, item, item.run) for digest, item in zip(hashes, items, strict=True) if item.run is not None]
+    runs = [run for _, _, run in manual]
+    batch: list[Statement] = lock_queues(*queues_of(runs)) if runs else []
+    batch += [(sql["take_keys"], keys), (sql["read_keys"], {"key_hash": hashes})]
+    read, grants = len(batch) - 1, None
+    if runs:
+        seen = {"key_hash": [digest for digest, _, _ in manual], "event_id": [run.event_id for run in runs]}
+        batch += [(sql["note_events"], seen), create_runs(runs, [None] * len(runs)), grant_ready(*queues_of(runs))]
+        grants = len(batch) - 1
+    if any(item.envelope is not None for item in items):
+        values = {
+            "topic": topic,
+            "key_hash": hashes,
+            "value": [item.envelope for item in items],
+            **columns(items, ("event_id", "partition_key")),
+        }
+        batch.append((sql["announce_envelopes"], values))
+    return batch, read, grants
+
+
+def _answer(item: Acceptance, event_id: str, run_id: str | None, body_hash: bytes, age: float) -> Answer:
+    if event_id == item.event_id:
+        outcome = Outcome.CREATED
+    else:
+        outcome = Outcome.DUPLICATE if bytes(body_hash) == item.body_hash else Outcome.CONFLICT
+    return Answer(outcome, event_id, run_id, max(age, 0.0), bytes(body_hash))

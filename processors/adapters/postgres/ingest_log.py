@@ -1,0 +1,148 @@
+"""Ingest on Postgres: a poll in one transaction, from the progress row's lock to the new offset."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from processors.adapters.postgres.batches import ConnectionLostError, Statement, commit
+from processors.adapters.postgres.clock import DatabaseClock
+from processors.adapters.postgres.columns import columns
+from processors.adapters.postgres.connections import connect
+from processors.adapters.postgres.door import key_hash
+from processors.adapters.postgres.grants import create_runs, grant_ready, granted, lock_queues, queues_of
+from processors.adapters.postgres.statements import statements
+from processors.ports.ingest import Arrival, Harvest
+from processors.ports.runs import Grant
+from schemas.errors import Unavailable
+
+
+class PostgresIngestLog:
+    """`window` is how long keys are remembered, in seconds."""
+
+    def __init__(self, dsn: str, dead_letters_topic: str, window: float) -> None:
+        self._dsn = dsn
+        self._dead_letters_topic = dead_letters_topic
+        self._window = window
+        self._clock = DatabaseClock()
+        self._conn: AsyncConnection[TupleRow] | None = None
+        self._topic_ids: dict[str, str] = {}
+        self._seqs: dict[str, dict[int, int]] = {}
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    def seqs(self, topic: str) -> Mapping[int, int]:
+        return self._seqs.get(topic, {})
+
+    async def open(self) -> None:
+        await self._connection()
+
+    async def aclose(self) -> None:
+        if self._conn is not None:
+            await self._conn.close()
+
+    async def positions(self, topic: str, topic_id: str, partitions: Sequence[int]) -> Mapping[int, int]:
+        """Where to go on. In a topic that was made again everything is read; the relay's numbers go on counting."""
+        conn = await self._connection()
+        try:
+            rows = await (await conn.execute(statements("ingest")["read_progress"], {"topic": topic})).fetchall()
+        except psycopg.Error as exc:
+            await conn.close()
+            raise Unavailable("E_UNAVAILABLE", f"Postgres cannot tell the offsets of {topic}: {exc}") from exc
+        self._topic_ids[topic] = topic_id
+        self._seqs[topic] = {partition: seq for partition, _, _, seq in rows}
+        wanted = set(partitions)
+        return {p: offset for p, told_id, offset, _ in rows if p in wanted and told_id == topic_id}
+
+    async def commit(self, harvest: Harvest) -> Sequence[Grant]:
+        batch, grants = self._transaction(harvest)
+        try:
+            results = await commit(await self._connection(), batch)
+        except ConnectionLostError as exc:
+            # Whether it was committed is not known; the same records come again and find themselves in the inbox.
+            raise Unavailable("E_UNAVAILABLE", f"the connection to Postgres broke: {exc}") from exc
+        seqs = self._seqs.setdefault(harvest.topic, {})
+        for partition, reached in harvest.reached.items():
+            seqs[partition] = max(seqs.get(partition, 0), reached.seq)
+        return granted(results[grants]) if grants is not None else []
+
+    async def _connection(self) -> AsyncConnection[TupleRow]:
+        if self._conn is None or self._conn.closed:
+            self._conn = await connect(self._dsn, "ingest")
+            await self._clock.sync(self._conn)
+        return self._conn
+
+    def _transaction(self, harvest: Harvest) -> tuple[list[Statement], int | None]:
+        """Lock order: progress, queues, keys, inbox, lanes, runs, dead letters, outbox."""
+        sql, grants = statements("ingest"), None
+        partitions = sorted(harvest.reached)
+        batch: list[Statement] = [(sql["hold_progress"], {"topic": harvest.topic, "partitions": partitions})]
+        if harvest.runs:
+            batch += lock_queues(*queues_of(harvest.runs))
+        if harvest.arrivals:
+            batch += self._keys(harvest)
+        if harvest.runs:
+            accepted = {one.event_id: one.accepted_at for one in harvest.arrivals}
+            batch.append(create_runs(harvest.runs, [accepted[run.event_id] for run in harvest.runs]))
+            batch.append(grant_ready(*queues_of(harvest.runs)))
+            grants = len(batch) - 1
+        if harvest.dead:
+            batch.append(self._burials(harvest))
+        reached = [harvest.reached[partition] for partition in partitions]
+        advance = {
+            "topic": harvest.topic,
+            "partitions": partitions,
+            "topic_ids": [self._topic_ids[harvest.topic]] * len(partitions),
+            "next_offsets": [one.next_offset for one in reached],
+            "seqs": [one.seq for one in reached],
+        }
+        batch.append((sql["advance"], advance))
+        return batch, grants
+
+    def _keys(self, harvest: Harvest) -> list[Statement]:
+        first: dict[bytes, Arrival] = {}
+        hashes = [key_hash(one.project_id, one.idempotency_key) for one in harvest.arrivals]
+        for digest, one in zip(hashes, harvest.arrivals, strict=True):
+            first.setdefault(digest, one)
+        owners = list(first.values())
+        run_ids = {run.event_id: run.run_id for run in reversed(harvest.runs)}
+        keys = {
+            **columns(owners, ("project_id", "idempotency_key", "body_hash", "event_id")),
+            "key_hash": list(first),
+            "key_source": ["envelope"] * len(owners),
+            "run_id": [run_ids.get(one.event_id) for one in owners],
+            "keep": [self._window] * len(owners),
+        }
+        seen = {"key_hash": hashes, "event_id": [one.event_id for one in harvest.arrivals]}
+        batch: list[Statement] = [
+            (statements("door")["take_keys"], keys),
+            (statements("ingest")["note_events"], seen),
+        ]
+        direct = [
+            (digest, one) for digest, one in zip(hashes, harvest.arrivals, strict=True) if one.accepted_at is None
+        ]
+        if direct:
+            batch.append(self._conflicts(harvest.topic, [digest for digest, _ in direct], [one for _, one in direct]))
+        return batch
+
+    def _conflicts(self, topic: str, hashes: list[bytes], direct: list[Arrival]) -> Statement:
+        names = ("event_id", "body_hash", "dead_letter_id", "project_id", "raw", "partition")
+        return statements("ingest")["refuse_conflicts"], {
+            **columns(direct, names),
+            "key_hash": hashes,
+            "record_offset": [one.offset for one in direct],
+            "topic": topic,
+            "dead_letters_topic": self._dead_letters_topic,
+        }
+
+    def _burials(self, harvest: Harvest) -> Statement:
+        names = ("dead_letter_id", "project_id", "reason", "error_code", "summary", "raw", "partition")
+        return statements("ingest")["bury"], {
+            **columns(harvest.dead, names),
+            "record_offset": [one.offset for one in harvest.dead],
+            "topic": harvest.topic,
+            "dead_letters_topic": self._dead_letters_topic,
+        }

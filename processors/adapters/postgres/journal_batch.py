@@ -1,0 +1,136 @@
+"""A batch as statements in their lock order (sessions, lanes, live_runs, outbox), and rows read back."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from psycopg.rows import TupleRow
+
+from processors.adapters.postgres.batches import Statement
+from processors.adapters.postgres.columns import columns
+from processors.adapters.postgres.statements import statements
+from processors.ports.journal import Batch, Claim, RunEnd, RunRest
+from schemas.records import ErrorInfo, Kind, Record, Status
+
+_encode = msgspec.json.Encoder().encode
+_decode_error = msgspec.json.Decoder(ErrorInfo).decode
+
+
+@dataclass(slots=True)
+class Plan:
+    """`claiming` names the statements that answer claimed runs."""
+
+    statements: list[Statement]
+    claiming: list[int] = field(default_factory=list)
+
+    def claims(self, results: Sequence[Sequence[TupleRow]], observe: Callable[[datetime], None]) -> list[Claim]:
+        found = []
+        for place in self.claiming:
+            for row in results[place]:
+                found.append(claim_of(row[:-1]))
+                observe(row[-1])
+        return found
+
+
+def plan(batch: Batch, fence: Mapping[str, Any]) -> Plan:
+    """The first statement proves the session; the last ones tell the world."""
+    sql = statements("executor")
+    session = {"session": fence["session"]}
+    made = Plan([(sql["hold_session"], fence)])
+    if batch.hinted:
+        made.claiming.append(len(made.statements))
+        made.statements.append((sql["claim_hinted"], {"runs": batch.hinted, **session}))
+    if batch.look_for_granted and batch.room > 0:
+        made.claiming.append(len(made.statements))
+        made.statements.append((sql["claim_any"], {"room": batch.room, **session}))
+    if batch.entries:
+        made.statements.append((sql["append"], _entries(batch)))
+    if batch.mail:
+        made.statements.append((sql["consume_mail"], {"mail": batch.mail, **session}))
+    if batch.recovered:
+        made.statements.append((sql["forgive_crashes"], {"runs": batch.recovered, **session}))
+    if batch.ends or batch.rests:
+        _settle(made, batch, session)
+    if batch.announcements:
+        told = batch.announcements
+        values = {
+            "topics": [one.topic for one in told],
+            "keys": [one.key for one in told],
+            "values": [one.value for one in told],
+        }
+        made.statements.append((sql["announce"], values))
+    return made
+
+
+def _settle(made: Plan, batch: Batch, session: Mapping[str, Any]) -> None:
+    """Ends and rests: lanes first, then the head rows, then whoever is next."""
+    sql = statements("executor")
+    ordered = [end for end in batch.ends if end.lane_seq is not None]
+    lanes = {
+        "projects": [end.project_id for end in ordered],
+        "queues": [end.queue_id for end in ordered],
+        "lanes": [end.lane for end in ordered],
+    }
+    freed: list[RunEnd | RunRest] = [*batch.ends, *batch.rests]
+    runs = [one.run_id for one in freed]
+    if ordered:
+        made.statements.append((sql["lock_lanes"], lanes))
+    made.statements.append((sql["lock_runs"], {"runs": runs, **session}))
+    if batch.ends:
+        made.statements.append((sql["end_runs"], {**_ends(batch), **session}))
+    if ordered:
+        seqs = {"lane_seqs": [end.lane_seq for end in ordered]}
+        made.statements.append((sql["pass_lanes"], {**lanes, **seqs}))
+    if batch.rests:
+        made.statements.append(
+            (sql["park_runs"], {**columns(batch.rests, ("run_id", "state", "visible_at")), **session})
+        )
+    slots = {
+        "projects": [one.project_id for one in freed],
+        "queues": [one.queue_id for one in freed],
+        "room": max(batch.room, 0),
+    }
+    made.claiming.append(len(made.statements))
+    made.statements.append((sql["hand_on"], {**slots, **session}))
+
+
+def _entries(batch: Batch) -> dict[str, list[Any]]:
+    records = [entry.record for entry in batch.entries]
+    return {
+        **columns(batch.entries, ("run_id", "generation", "project_id")),
+        **columns(records, ("seq", "kind", "attempt", "status", "after", "final", "key", "cost")),
+        "step_id": [record.item for record in records],
+        "error_code": [record.error.code if record.error else None for record in records],
+        "error": [_error_text(record.error) for record in records],
+        "result": [record.value for record in records],
+        "due_at": [record.due for record in records],
+        "at": [record.recorded_at for record in records],
+    }
+
+
+def _ends(batch: Batch) -> dict[str, list[Any]]:
+    return {
+        **columns(batch.ends, ("run_id", "state", "result", "dead_letter_id", "reason", "summary")),
+        "error_code": [end.error.code if end.error else None for end in batch.ends],
+        "error": [_error_text(end.error) for end in batch.ends],
+    }
+
+
+def _error_text(error: ErrorInfo | None) -> str | None:
+    return None if error is None else _encode(error).decode()
+
+
+def claim_of(row: Sequence[Any]) -> Claim:
+    return Claim(*row)
+
+
+def record_of(row: Sequence[Any]) -> Record:
+    """A record from a row of `read_logs`."""
+    _, seq, kind, item, attempt, status, after, final, due, key, value, error, cost, at = row
+    told = _decode_error(error.encode()) if error is not None else None
+    when = due.astimezone(UTC) if due is not None else None
+    return Record(
+        seq, Kind(kind), item, attempt, Status(status), after, final, when, key, value, told, cost, at.astimezone(UTC)
+    )

@@ -1,0 +1,90 @@
+"""The scheduler's side of the log. Each action is a transaction of its own, in the one lock order."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+import structlog
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from processors.adapters.postgres.batches import ConnectionLostError, Statement, commit
+from processors.adapters.postgres.connections import connect
+from processors.adapters.postgres.grants import grant_ready, granted, lock_queues
+from processors.adapters.postgres.statements import statements
+from processors.ports.runs import Grant
+from processors.ports.schedule import Outlook
+from schemas.errors import Unavailable
+
+_log = structlog.get_logger("schedule")
+MOST = 1000
+AHEAD = 3
+_SWEEPS = ("sweep_keys", "sweep_inbox", "sweep_lanes", "sweep_sessions", "sweep_mail")
+
+
+class PostgresSchedule:
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._conn: AsyncConnection[TupleRow] | None = None
+
+    async def aclose(self) -> None:
+        if self._conn is not None:
+            await self._conn.close()
+
+    async def look(self) -> Outlook:
+        rows = await self._ask("look")
+        return Outlook(*rows[0])
+
+    async def wake_due(self) -> int:
+        return len(await self._ask("wake", {"most": MOST}))
+
+    async def reap(self) -> Sequence[Grant]:
+        closed = await self._ask("close_dead_sessions")
+        for session, owner in closed:
+            _log.warning("session_closed", session=session, owner=owner)
+        grants: list[Grant] = []
+        while True:
+            rows = await self._ask("regrant", {"most": MOST})
+            grants += granted([(run_id, fence, lane) for run_id, fence, lane in rows])
+            if len(rows) < MOST:
+                return grants
+
+    async def feed(self) -> Sequence[Grant]:
+        hungry = await self._ask("hungry_queues")
+        if not hungry:
+            return []
+        projects, queues = [row[0] for row in hungry], [row[1] for row in hungry]
+        batch = [*lock_queues(projects, queues), grant_ready(projects, queues)]
+        results = await self._commit(batch)
+        return granted([(run_id, fence, lane) for run_id, fence, lane in results[-1]])
+
+    async def recount(self) -> None:
+        sql = statements("grants")
+        for project, queue in await self._ask("all_queues"):
+            one = {"project": project, "queue": queue}
+            await self._commit([*lock_queues([project], [queue]), (sql["recount"], one)])
+
+    async def sweep(self) -> None:
+        for name in _SWEEPS:
+            await self._ask(name, {"most": MOST})
+        await self._ask("ensure_partitions", {"ahead": AHEAD})
+
+    async def _connection(self) -> AsyncConnection[TupleRow]:
+        if self._conn is None or self._conn.closed:
+            self._conn = await connect(self._dsn, "scheduler")
+        return self._conn
+
+    async def _ask(self, name: str, params: Mapping[str, Any] | None = None) -> list[TupleRow]:
+        conn = await self._connection()
+        try:
+            cursor = await conn.execute(statements("scheduler")[name], params)
+            return await cursor.fetchall() if cursor.description else []
+        except psycopg.Error as exc:
+            await conn.close()
+            raise Unavailable("E_UNAVAILABLE", f"Postgres did not answer {name}: {exc}") from exc
+
+    async def _commit(self, batch: Sequence[Statement]) -> list[list[TupleRow]]:
+        try:
+            return await commit(await self._connection(), batch)
+        except ConnectionLostError as exc:
+            raise Unavailable("E_UNAVAILABLE", f"the connection to Postgres broke: {exc}") from exc

@@ -1,0 +1,257 @@
+-- The executor's batch. One pipeline from BEGIN to Sync; the first statement proves the session.
+
+-- name: open_session
+-- A new session of this process.
+insert into automation.sessions (owner, lease_until)
+values (%(owner)s, clock_timestamp() + make_interval(secs => %(lease)s))
+returning session_id, epoch;
+
+-- name: resume_session
+-- After a broken connection: takes the session into a new epoch and says how far it had come. What an older
+-- connection may still have under way is fenced by the epoch.
+update automation.sessions
+   set epoch = epoch + 1, lease_until = clock_timestamp() + make_interval(secs => %(lease)s)
+ where session_id = %(session)s and alive
+returning epoch, batch;
+
+-- name: hold_session
+-- The fence: raises unless the session is alive in this epoch, and renews its lease.
+select automation.hold_session(%(session)s, %(epoch)s, make_interval(secs => %(lease)s));
+
+-- name: claim_hinted
+-- Takes granted runs that a command named. Exactly one claim of a grant wins.
+with mine as (
+    select r.run_id, r.owner_lost
+      from automation.live_runs r
+     where r.run_id = any(%(runs)s::text[]) and r.state = 'granted'
+     order by r.run_id
+       for no key update skip locked
+)
+update automation.live_runs r
+   set state = 'running', session_id = %(session)s, started_at = coalesce(r.started_at, clock_timestamp()),
+       owner_lost = false
+  from mine
+ where r.run_id = mine.run_id
+returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
+          r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
+          r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes, r.input,
+          mine.owner_lost, r.has_mail, clock_timestamp();
+
+-- name: claim_any
+-- Takes the longest granted runs, whether their command came or not.
+with mine as (
+    select r.run_id, r.owner_lost
+      from automation.live_runs r
+     where r.state = 'granted'
+     order by r.granted_at
+     limit %(room)s
+       for no key update skip locked
+)
+update automation.live_runs r
+   set state = 'running', session_id = %(session)s, started_at = coalesce(r.started_at, clock_timestamp()),
+       owner_lost = false
+  from mine
+ where r.run_id = mine.run_id
+returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
+          r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
+          r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes, r.input,
+          mine.owner_lost, r.has_mail, clock_timestamp();
+
+-- name: append
+-- The records of a batch, in the order of their decisions.
+insert into automation.step_attempts (
+    run_id, generation, seq, project_id, kind, step_id, attempt, status, after, final, idempotency_key, error_code,
+    error, result, due_at, cost, started_at, finished_at, recorded_at
+)
+select u.run_id, u.generation, u.seq, u.project_id, u.kind, u.step_id, u.attempt, u.status, u.after, u.final, u.key,
+       u.error_code, u.error, u.result, u.due_at, u.cost,
+       u.at - make_interval(secs => coalesce(u.cost, 0)), case when u.status <> 'opened' then u.at end, u.at
+  from unnest(
+           %(run_id)s::text[], %(generation)s::integer[], %(seq)s::integer[], %(project_id)s::text[],
+           %(kind)s::text[], %(step_id)s::text[], %(attempt)s::integer[], %(status)s::text[], %(after)s::integer[],
+           %(final)s::boolean[], %(key)s::text[], %(error_code)s::text[], %(error)s::text[], %(result)s::text[],
+           %(due_at)s::timestamptz[], %(cost)s::double precision[], %(at)s::timestamptz[]
+       ) as u (run_id, generation, seq, project_id, kind, step_id, attempt, status, after, final, key, error_code,
+               error, result, due_at, cost, at);
+
+-- name: lock_lanes
+-- The lanes of the runs that end, sorted; the statements after this one look.
+select l.lane
+  from automation.lanes l
+  join (select distinct project_id, queue_id, lane
+          from unnest(%(projects)s::text[], %(queues)s::text[], %(lanes)s::text[])
+               as u (project_id, queue_id, lane)) w
+ using (project_id, queue_id, lane)
+ order by l.project_id, l.queue_id, l.lane
+   for update of l;
+
+-- name: lock_runs
+-- The head rows that this batch will change, sorted.
+select run_id from automation.live_runs
+ where run_id = any(%(runs)s::text[]) and session_id = %(session)s
+ order by run_id
+   for no key update;
+
+-- name: end_runs
+-- Ends runs: out of the live table, into history; in error: a dead letter with the whole envelope.
+with ended as (
+    delete from automation.live_runs r
+     using unnest(%(run_id)s::text[], %(state)s::text[], %(result)s::text[], %(error_code)s::text[], %(error)s::text[],
+                  %(dead_letter_id)s::text[], %(reason)s::text[], %(summary)s::text[])
+           as u (run_id, state, result, error_code, error, dead_letter_id, reason, summary)
+     where r.run_id = u.run_id and r.session_id = %(session)s
+    returning r.*, u.state as outcome, u.result, u.error_code, u.error, u.dead_letter_id, u.reason, u.summary
+), buried as (
+    insert into automation.dead_letters (
+        dead_letter_id, project_id, queue_id, run_id, reason, error_code, summary, envelope, redrive_count
+    )
+    select dead_letter_id, project_id, queue_id, run_id, reason, error_code, summary,
+           json_build_object(
+               'id', event_id, 'type', event_type, 'idempotency_key', idempotency_key, 'partition_key', partition_key,
+               'occurred_at', occurred_at, 'attempt', 1, 'trigger_id', trigger_id, 'project_id', project_id,
+               'correlation_id', correlation_id, 'operation_version', operation_version,
+               'redrive_count', redrive_count, 'data', input)::text,
+           redrive_count
+      from ended
+     where dead_letter_id is not null
+)
+insert into automation.runs_ended (
+    run_id, project_id, workflow_id, definition_id, version, state, fence, generation, queue_id, lane, lane_seq,
+    event_id, event_type, trigger_id, idempotency_key, partition_key, correlation_id, operation_version, redrive_count,
+    occurred_at, accepted_at, created_at, started_at, input, result, error_code, error
+)
+select run_id, project_id, workflow_id, definition_id, version, outcome, fence, generation, queue_id, lane, lane_seq,
+       event_id, event_type, trigger_id, idempotency_key, partition_key, correlation_id, operation_version,
+       redrive_count, occurred_at, accepted_at, created_at, started_at, input, result, error_code, error
+  from ended;
+
+-- name: pass_lanes
+-- The turn of a lane goes to its next run, or the lane is free. After end_runs, under lock_lanes.
+with freed as (
+    select l.project_id, l.queue_id, l.lane, n.run_id, n.lane_seq, u.lane_seq as ended_seq
+      from unnest(%(projects)s::text[], %(queues)s::text[], %(lanes)s::text[], %(lane_seqs)s::bigint[])
+           as u (project_id, queue_id, lane, lane_seq)
+      join automation.lanes l
+        on l.project_id = u.project_id and l.queue_id = u.queue_id and l.lane = u.lane
+      left join lateral (
+           select r.run_id, r.lane_seq
+             from automation.live_runs r
+            where r.project_id = l.project_id and r.queue_id = l.queue_id and r.lane = l.lane
+              and r.lane_seq > u.lane_seq
+            order by r.lane_seq
+            limit 1
+           ) n on true
+), moved as (
+    update automation.lanes l
+       set head_seq = f.ended_seq
+      from freed f
+     where l.project_id = f.project_id and l.queue_id = f.queue_id and l.lane = f.lane
+)
+update automation.live_runs r
+   set ready = true
+  from freed f
+ where r.run_id = f.run_id;
+
+-- name: park_runs
+-- Nothing in flight until a timer: the slot goes back, the lane stays. Mail that came meanwhile wakes at once.
+update automation.live_runs r
+   set state = u.state, session_id = null, crashes = 0,
+       visible_at = case when r.has_mail then clock_timestamp() else u.visible_at end
+  from unnest(%(run_id)s::text[], %(state)s::text[], %(visible_at)s::timestamptz[]) as u (run_id, state, visible_at)
+ where r.run_id = u.run_id and r.session_id = %(session)s;
+
+-- name: hand_on
+-- The slots of ended and parked runs go to the next ready runs, already running in this session.
+with freed as (
+    select project_id, queue_id, count(*) as slots
+      from unnest(%(projects)s::text[], %(queues)s::text[]) as u (project_id, queue_id)
+     group by project_id, queue_id
+), mine as (
+    select r.run_id, r.project_id, r.queue_id, r.owner_lost
+      from freed f
+     cross join lateral (
+           select l.run_id, l.project_id, l.queue_id, l.owner_lost
+             from automation.live_runs l
+            where l.project_id = f.project_id and l.queue_id = f.queue_id and l.state = 'pending' and l.ready
+            order by l.grant_class, l.prio, l.vt, l.run_id
+            limit least(f.slots, %(room)s)
+              for no key update skip locked
+           ) r
+), given as (
+    insert into automation.queue_deltas (project_id, queue_id, delta)
+    select f.project_id, f.queue_id, coalesce(m.n, 0) - f.slots
+      from freed f
+      left join (select project_id, queue_id, count(*) as n from mine group by 1, 2) m using (project_id, queue_id)
+     where f.slots > coalesce(m.n, 0)
+)
+update automation.live_runs r
+   set state = 'running', fence = r.fence + 1, granted_at = clock_timestamp(), session_id = %(session)s,
+       started_at = coalesce(r.started_at, clock_timestamp()), owner_lost = false
+  from mine
+ where r.run_id = mine.run_id
+returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
+          r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
+          r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes, r.input,
+          mine.owner_lost, r.has_mail, clock_timestamp();
+
+-- name: announce
+-- What the batch tells the world, in the same transaction.
+insert into automation.outbox (topic, partition_key, value)
+select u.topic, u.partition_key, u.value
+  from unnest(%(topics)s::text[], %(keys)s::text[], %(values)s::bytea[])
+       with ordinality as u (topic, partition_key, value, place)
+ order by u.place;
+
+-- name: release_runs
+-- A stopping executor gives its runs back: granted again, with the next fence. Some had attempts in flight.
+update automation.live_runs r
+   set state = 'granted', session_id = null, fence = r.fence + 1, granted_at = clock_timestamp(), owner_lost = u.in_flight
+  from unnest(%(run_id)s::text[], %(in_flight)s::boolean[]) as u (run_id, in_flight)
+ where r.run_id = u.run_id and r.session_id = %(session)s;
+
+-- name: forgive_crashes
+-- An attempt was committed after an owner had been lost: the run is not what killed it.
+update automation.live_runs set crashes = 0 where run_id = any(%(runs)s::text[]) and session_id = %(session)s;
+
+-- name: give_up_session
+-- The session's process has forgotten its runs: the next look of the scheduler grants them again.
+update automation.sessions set lease_until = '-infinity' where session_id = %(session)s and alive;
+
+-- name: close_session
+-- The end of a session that holds nothing any more.
+update automation.sessions set alive = false where session_id = %(session)s and epoch = %(epoch)s;
+
+-- name: read_logs
+-- The records of runs that were claimed again, for the fold.
+select run_id, seq, kind, step_id, attempt, status, after, final, due_at, idempotency_key, result, error, cost,
+       recorded_at
+  from automation.step_attempts
+ where run_id = any(%(runs)s::text[])
+ order by run_id, generation, seq;
+
+-- name: read_mail
+-- Unread mail of this session's runs.
+select m.mail_id, m.run_id, m.kind, m.body, m.actor
+  from automation.live_runs r
+  join automation.run_mail m on m.run_id = r.run_id
+ where r.session_id = %(session)s and r.has_mail
+ order by m.mail_id;
+
+-- name: consume_mail
+-- The mail that this batch acts on. What came later keeps the flag up.
+with gone as (
+    delete from automation.run_mail where mail_id = any(%(mail)s::bigint[]) returning run_id
+)
+update automation.live_runs r
+   set has_mail = exists (select 1 from automation.run_mail m
+                           where m.run_id = r.run_id and not m.mail_id = any(%(mail)s::bigint[]))
+ where r.run_id in (select run_id from gone) and r.session_id = %(session)s;
+
+-- name: owned_runs
+-- Everything that a session owns: the answer to a batch whose own answer was lost with its connection.
+select r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
+       r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
+       r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes, r.input,
+       r.crashes > 0, r.has_mail
+  from automation.live_runs r
+ where r.session_id = %(session)s;

@@ -1,0 +1,80 @@
+-- name: read_progress
+-- Where each partition of a topic goes on.
+select partition, topic_id, next_offset, seq from automation.ingest_progress where topic = %(topic)s;
+
+-- name: hold_progress
+-- One writer a partition at a time: the row is locked before anything is looked at.
+select partition, next_offset, seq, topic_id from automation.ingest_progress
+ where topic = %(topic)s and partition = any(%(partitions)s::integer[])
+ order by partition
+   for update;
+
+-- name: advance
+-- The offsets, in the transaction that made the runs.
+insert into automation.ingest_progress as p (topic, partition, topic_id, next_offset, seq)
+select %(topic)s, u.partition, u.topic_id, u.next_offset, u.seq
+  from unnest(%(partitions)s::integer[], %(topic_ids)s::text[], %(next_offsets)s::bigint[], %(seqs)s::bigint[])
+       as u (partition, topic_id, next_offset, seq)
+ order by u.partition
+    on conflict (topic, partition) do update
+   set topic_id = excluded.topic_id, updated_at = clock_timestamp(),
+       next_offset = case when p.topic_id = excluded.topic_id then greatest(p.next_offset, excluded.next_offset)
+                          else excluded.next_offset end,
+       seq = greatest(p.seq, excluded.seq);
+
+-- name: note_events
+-- Marks events as seen: the ones that are new carry this transaction's xid. Events whose key belongs to another
+-- event are left out: a duplicate makes no run.
+insert into automation.inbox (consumer, event_id)
+select 'ingest', u.event_id
+  from unnest(%(key_hash)s::bytea[], %(event_id)s::text[]) as u (key_hash, event_id)
+  join automation.idempotency_keys k on k.key_hash = u.key_hash and k.event_id = u.event_id
+ order by u.event_id
+    on conflict do nothing;
+
+-- name: refuse_conflicts
+-- The same key with another body, straight from Kafka: a dead letter, never a silent drop.
+with buried as (
+    insert into automation.dead_letters (
+        dead_letter_id, project_id, queue_id, reason, error_code, summary, raw, source_topic, source_partition,
+        source_offset
+    )
+    select u.dead_letter_id, u.project_id, 'ingest', 'permanent_error', 'E_IDEMPOTENCY_CONFLICT',
+           'the key was first used by ' || k.event_id || ' with another body', u.raw, %(topic)s, u.partition,
+           u.record_offset
+      from unnest(
+               %(key_hash)s::bytea[], %(event_id)s::text[], %(body_hash)s::bytea[], %(dead_letter_id)s::text[],
+               %(project_id)s::text[], %(raw)s::bytea[], %(partition)s::integer[], %(record_offset)s::bigint[]
+           ) as u (key_hash, event_id, body_hash, dead_letter_id, project_id, raw, partition, record_offset)
+      join automation.idempotency_keys k on k.key_hash = u.key_hash
+     where k.event_id <> u.event_id and k.body_hash <> u.body_hash
+        on conflict do nothing
+    returning dead_letter_id, error_code, raw
+)
+insert into automation.outbox (topic, partition_key, headers, value)
+select %(dead_letters_topic)s, b.dead_letter_id,
+       json_build_object('a44-dead-letter-id', b.dead_letter_id, 'a44-error-code', b.error_code)::text, b.raw
+  from buried b;
+
+-- name: bury
+-- Records that no run could be made of, and the announcement of each.
+with buried as (
+    insert into automation.dead_letters (
+        dead_letter_id, project_id, queue_id, reason, error_code, summary, envelope, raw, source_topic,
+        source_partition, source_offset
+    )
+    select u.dead_letter_id, u.project_id, 'ingest', u.reason, u.error_code, u.summary, null, u.raw, %(topic)s,
+           u.partition, u.record_offset
+      from unnest(
+               %(dead_letter_id)s::text[], %(project_id)s::text[], %(reason)s::text[], %(error_code)s::text[],
+               %(summary)s::text[], %(raw)s::bytea[], %(partition)s::integer[], %(record_offset)s::bigint[]
+           ) as u (dead_letter_id, project_id, reason, error_code, summary, raw, partition, record_offset)
+     order by u.dead_letter_id
+        on conflict do nothing
+    returning dead_letter_id, error_code, raw
+)
+insert into automation.outbox (topic, partition_key, headers, value)
+select %(dead_letters_topic)s, b.dead_letter_id,
+       json_build_object('a44-dead-letter-id', b.dead_letter_id, 'a44-error-code', b.error_code)::text,
+       coalesce(b.raw, '\x'::bytea)
+  from buried b;

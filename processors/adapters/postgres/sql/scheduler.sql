@@ -1,0 +1,117 @@
+-- name: look
+-- One statement a second: is there anything to do, and when is the next timer due (seconds from now).
+select exists (select 1 from automation.live_runs where visible_at <= clock_timestamp()),
+       exists (select 1 from automation.sessions where alive and lease_until < clock_timestamp()),
+       exists (select 1 from automation.queues q
+                where q.running + coalesce((select sum(d.delta) from automation.queue_deltas d
+                                             where d.project_id = q.project_id and d.queue_id = q.queue_id), 0)
+                      < q.max_concurrency
+                  and exists (select 1 from automation.live_runs r
+                               where r.project_id = q.project_id and r.queue_id = q.queue_id
+                                 and r.state = 'pending' and r.ready)),
+       extract(epoch from (select min(visible_at) from automation.live_runs where visible_at is not null)
+                          - clock_timestamp())::double precision;
+
+-- name: wake
+-- Timers that are due: the run wants its slot back. A class of its own, before runs that never ran.
+with due as (
+    select run_id from automation.live_runs
+     where visible_at <= clock_timestamp()
+     order by visible_at
+     limit %(most)s
+       for no key update skip locked
+)
+update automation.live_runs r
+   set state = 'pending', ready = true, grant_class = 0, visible_at = null
+  from due
+ where r.run_id = due.run_id and r.session_id is null
+returning r.run_id;
+
+-- name: close_dead_sessions
+-- Sessions whose lease has passed. Waits for a batch in flight, which either renews or finds itself dead.
+with late as (
+    select session_id from automation.sessions
+     where alive and lease_until < clock_timestamp()
+     order by session_id
+     limit 100
+       for update skip locked
+)
+update automation.sessions s
+   set alive = false
+  from late
+ where s.session_id = late.session_id and s.lease_until < clock_timestamp()
+returning s.session_id, s.owner;
+
+-- name: regrant
+-- The runs of dead sessions keep their slot and their lane, and are granted again with the next fence.
+with orphan as (
+    select r.run_id
+      from automation.live_runs r
+      join automation.sessions s on s.session_id = r.session_id
+     where r.session_id is not null and not s.alive
+     order by r.run_id
+     limit %(most)s
+       for no key update of r skip locked
+)
+update automation.live_runs r
+   set state = 'granted', session_id = null, fence = r.fence + 1, granted_at = clock_timestamp(), owner_lost = true,
+       crashes = least(r.crashes + 1, 32000)
+  from orphan
+ where r.run_id = orphan.run_id
+returning r.run_id, r.fence, r.lane;
+
+-- name: hungry_queues
+-- Queues that have ready runs and free slots.
+select q.project_id, q.queue_id
+  from automation.queues q
+ where q.running + coalesce((select sum(d.delta) from automation.queue_deltas d
+                              where d.project_id = q.project_id and d.queue_id = q.queue_id), 0) < q.max_concurrency
+   and exists (select 1 from automation.live_runs r
+                where r.project_id = q.project_id and r.queue_id = q.queue_id and r.state = 'pending' and r.ready)
+ order by q.project_id, q.queue_id;
+
+-- name: all_queues
+-- For the recount.
+select project_id, queue_id from automation.queues order by project_id, queue_id;
+
+-- name: sweep_keys
+-- Bounded upkeep: keys whose window passed a day ago.
+delete from automation.idempotency_keys
+ where key_hash in (select key_hash from automation.idempotency_keys
+                     where expires_at < clock_timestamp() - interval '1 day' limit %(most)s);
+
+-- name: sweep_inbox
+-- Bounded upkeep: events seen longer ago than any topic keeps them.
+delete from automation.inbox
+ where (consumer, event_id) in (select consumer, event_id from automation.inbox
+                                 where received_at < clock_timestamp() - interval '8 days' limit %(most)s);
+
+-- name: sweep_lanes
+-- Bounded upkeep: lanes that are empty. Locked rows are left alone, and each is looked at again under its lock.
+with idle as (
+    select project_id, queue_id, lane from automation.lanes
+     where head_seq = tail_seq
+     limit %(most)s
+       for update skip locked
+)
+delete from automation.lanes l
+ using idle i
+ where l.project_id = i.project_id and l.queue_id = i.queue_id and l.lane = i.lane
+   and l.head_seq = l.tail_seq;
+
+-- name: sweep_sessions
+-- Bounded upkeep: sessions that ended a day ago and own nothing.
+delete from automation.sessions s
+ where not s.alive and s.lease_until < clock_timestamp() - interval '1 day'
+   and not exists (select 1 from automation.live_runs r where r.session_id = s.session_id);
+
+-- name: ensure_partitions
+-- Months and days ahead.
+select automation.ensure_partitions(%(ahead)s);
+
+-- name: sweep_mail
+-- Bounded upkeep: mail of runs that have ended.
+delete from automation.run_mail
+ where mail_id in (select m.mail_id from automation.run_mail m
+                    where not exists (select 1 from automation.live_runs r where r.run_id = m.run_id)
+                    limit %(most)s);

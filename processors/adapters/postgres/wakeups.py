@@ -1,0 +1,115 @@
+"""Wake-ups between processes by NOTIFY: hints that save a poll, never the only way.
+
+Sending is coalesced on a connection of its own (a NOTIFY inside the commits would cost up to a third of
+small batches). Listening proves its connection every few seconds, and after a reconnect wakes once for
+whatever it may have missed.
+"""
+
+import asyncio
+from collections.abc import Callable
+from enum import StrEnum
+
+import psycopg
+import structlog
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from processors.adapters.postgres.connections import connect
+from processors.adapters.postgres.statements import statements
+from schemas.errors import AutomationError
+
+_log = structlog.get_logger("wakeups")
+PROOF_SECONDS = 5.0
+RETRY_SECONDS = 0.5
+
+
+class Channel(StrEnum):
+    OUTBOX = "a44_outbox"
+    GRANTED = "a44_granted"
+    MAIL = "a44_mail"
+    PENDING = "a44_pending"
+
+
+class Notifier:
+    """`wake` returns at once; channels that gather while a NOTIFY is under way go out together."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._due: set[Channel] = set()
+        self._sending: asyncio.Task[None] | None = None
+        self._conn: AsyncConnection[TupleRow] | None = None
+
+    def wake(self, channel: Channel) -> None:
+        self._due.add(channel)
+        if self._sending is None:
+            self._sending = asyncio.create_task(self._send())
+
+    async def aclose(self) -> None:
+        if self._sending is not None:
+            await asyncio.wait([self._sending], timeout=2)
+        if self._conn is not None:
+            await self._conn.close()
+
+    async def _send(self) -> None:
+        try:
+            while self._due:
+                due, self._due = self._due, set()
+                if self._conn is None or self._conn.closed:
+                    self._conn = await connect(self._dsn, "notify")
+                async with self._conn.pipeline():
+                    for channel in due:
+                        await self._conn.execute(statements("wakeups")["notify"], {"channel": channel.value})
+        except (psycopg.Error, AutomationError) as exc:
+            _log.info("notify_lost", reason=str(exc))
+        finally:
+            self._sending = None
+
+
+async def listen(dsn: str, channels: dict[Channel, Callable[[], None]], stop: asyncio.Event) -> None:
+    """Call back on each wake-up until `stop`; reconnects for ever, and calls all back after each reconnect."""
+    while not stop.is_set():
+        try:
+            conn = await connect(dsn, "listen")
+            async with conn:
+                for channel in channels:
+                    await conn.execute(statements("wakeups")[f"listen_{channel.value.removeprefix('a44_')}"])
+                for callback in channels.values():
+                    callback()
+                await _hear(conn, channels, stop)
+        except (psycopg.Error, AutomationError) as exc:
+            _log.warning("listen_lost", reason=str(exc))
+            await wait_for_event(stop, RETRY_SECONDS)
+
+
+async def _hear(
+    conn: AsyncConnection[TupleRow], channels: dict[Channel, Callable[[], None]], stop: asyncio.Event
+) -> None:
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        while not stop.is_set():
+            hearing = asyncio.ensure_future(_next_notices(conn))
+            await asyncio.wait([hearing, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not hearing.done():
+                hearing.cancel()
+                await asyncio.wait([hearing])
+                return
+            for name in hearing.result():
+                callback = channels.get(Channel(name))
+                if callback is not None:
+                    callback()
+            await conn.execute(statements("wakeups")["alive"])
+    finally:
+        stopping.cancel()
+
+
+async def _next_notices(conn: AsyncConnection[TupleRow]) -> set[str]:
+    return {notice.channel async for notice in conn.notifies(timeout=PROOF_SECONDS, stop_after=1)}
+
+
+async def wait_for_event(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event at most so long; says whether it came."""
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,149 @@
+"""Effects put where they belong: into the batch, behind its commit, or done at once."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import assert_never
+
+from processors.engine import commands
+from processors.engine.decide import Decision
+from processors.engine.effects import (
+    AfterCommit,
+    Arm,
+    Block,
+    CancelStep,
+    CloseBody,
+    Deliver,
+    DropBody,
+    Effect,
+    End,
+    InTransaction,
+    Park,
+    RunStep,
+    StartBody,
+)
+from processors.engine.moves import RunStatus
+from processors.executor.endings import end_of
+from processors.executor.listener import Post
+from processors.executor.live_run import LiveRun
+from processors.ports.bodies import Bodies
+from processors.ports.journal import Announcement, Batch, RunRest
+from schemas.run_events import RunEvent, encode_run_event
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An effect that waits for the commit of its decision."""
+
+    run: LiveRun
+    effect: AfterCommit
+
+
+class EffectRunner:
+    """`go_until` says until when (`time.monotonic()`) bodies may start attempts by themselves."""
+
+    def __init__(
+        self, now: Callable[[], datetime], run_events_topic: str, post: Post, go_until: Callable[[], float]
+    ) -> None:
+        self._now = now
+        self._topic = run_events_topic
+        self._post = post
+        self._go_until = go_until
+        self._bodies: Mapping[str, Bodies] = {}
+
+    def attach(self, bodies: Mapping[str, Bodies]) -> None:
+        self._bodies = bodies
+
+    async def aclose(self) -> None:
+        for body in self._bodies.values():
+            await body.aclose()
+
+    def drop_all(self, runs: Iterable[LiveRun]) -> None:
+        for run in runs:
+            run.disarm()
+            self._bodies[run.kind].drop(run.run_id, run.claim.fence)
+
+    def sort(self, run: LiveRun, decision: Decision, batch: Batch, waiting: list[Waiting]) -> None:
+        """Puts every effect of a decision in its place."""
+        for effect in decision.effects:
+            if isinstance(effect, Park | Block | End):
+                run.resting = True
+                self._put(run, effect, batch)
+            elif isinstance(effect, CancelStep | CloseBody | DropBody):
+                self._at_once(run, effect)
+            else:
+                waiting.append(Waiting(run, effect))
+
+    def _put(self, run: LiveRun, effect: InTransaction, batch: Batch) -> None:
+        claim = run.claim
+        match effect:
+            case Park():
+                batch.rests.append(
+                    RunRest(run.run_id, claim.project_id, claim.queue_id, effect.status, effect.visible_at)
+                )
+            case Block():
+                batch.rests.append(RunRest(run.run_id, claim.project_id, claim.queue_id, RunStatus.BLOCKED, None))
+                self._announce(run, RunStatus.BLOCKED, effect.error.code, batch)
+            case End():
+                batch.ends.append(end_of(run, effect, self._now()))
+                self._announce(run, effect.status, effect.error.code if effect.error else None, batch)
+            case _:
+                assert_never(effect)
+
+    def _announce(self, run: LiveRun, status: RunStatus, error_code: str | None, batch: Batch) -> None:
+        claim = run.claim
+        event = RunEvent(
+            run_id=claim.run_id,
+            project_id=claim.project_id,
+            workflow_id=claim.workflow_id,
+            version=claim.version,
+            state=status,
+            occurred_at=self._now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            sequence=run.state.seq,
+            error_code=error_code,
+            event_id=claim.event_id,
+            trigger_id=claim.trigger_id,
+            correlation_id=claim.correlation_id,
+        )
+        batch.announcements.append(Announcement(self._topic, claim.run_id, encode_run_event(event)))
+
+    def _at_once(self, run: LiveRun, effect: Effect) -> None:
+        bodies, run_id, fence = self._bodies[run.kind], run.run_id, run.claim.fence
+        match effect:
+            case CancelStep():
+                bodies.cancel_step(run_id, fence, effect.item)
+            case CloseBody():
+                bodies.close_run(run_id, fence, effect.cause)
+            case DropBody():
+                run.disarm()
+                bodies.drop(run_id, fence)
+
+    def act(self, one: Waiting) -> None:
+        """After the commit."""
+        run, effect = one.run, one.effect
+        bodies, run_id, fence = self._bodies[run.kind], run.run_id, run.claim.fence
+        match effect:
+            case StartBody():
+                bodies.start(run.start(self._go_until()))
+            case Deliver():
+                bodies.deliver(
+                    run_id, fence, effect.seq, effect.item, effect.outcome, effect.value, effect.error, effect.at,
+                    self._go_until(),
+                )  # fmt: skip
+            case RunStep():
+                bodies.run_step(run_id, fence, effect.item, effect.attempt, effect.token, effect.key, effect.timeout)
+            case Arm():
+                self._arm(run, effect)
+            case _:
+                assert_never(effect)
+
+    def _arm(self, run: LiveRun, effect: Arm) -> None:
+        wait = max((effect.due - self._now()).total_seconds(), 0.0)
+        before = run.timers.pop(effect.item, None)
+        if before is not None:
+            before.cancel()
+        due = commands.Due(effect.item)
+        run.timers[effect.item] = asyncio.get_running_loop().call_later(
+            wait, self._post, run.run_id, run.claim.fence, due
+        )

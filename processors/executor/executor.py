@@ -1,0 +1,267 @@
+"""The executor: owns runs under its session, decides with the engine, commits before it acts.
+
+One loop. What happened since the last commit (answers of bodies, timers, mail, commands) is decided, its
+records go out in one fenced transaction, and only then do effects that wait for the commit happen. When the
+session is over, everything held here is forgotten: somebody else owns those runs.
+"""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import structlog
+
+from processors.engine import commands
+from processors.engine.decide import decide
+from processors.engine.state import fold
+from processors.executor.effects import EffectRunner, Waiting
+from processors.executor.listener import Listener
+from processors.executor.live_run import LiveRun
+from processors.ports.bodies import Bodies, BodyListener
+from processors.ports.journal import Batch, Claim, Entry, Journal, Mail, Release, SessionOver
+from schemas.errors import AutomationError, Broken, Refused, Unavailable
+from schemas.records import ErrorInfo, Record
+
+_log = structlog.get_logger("executor")
+
+LEASE_MARGIN_SECONDS = 3.0
+POLL_SECONDS = 2.0
+MAIL_POLLS = 3
+DRAIN_SECONDS = 6.0
+MOST_BATCH_BYTES = 8 * 1024 * 1024
+KindOf = Callable[[int], Awaitable[str]]
+
+
+class Executor:
+    """`slots` bounds the runs held at once; `kind_of(definition id)` tells yaml from code."""
+
+    def __init__(self, journal: Journal, kind_of: KindOf, run_events_topic: str, slots: int) -> None:
+        self._journal = journal
+        self._kind_of = kind_of
+        self._slots = slots
+        self._runs: dict[str, LiveRun] = {}
+        self._inbox: list[tuple[str, int, commands.Command]] = []
+        self._hinted: list[str] = []
+        self._wake = asyncio.Event()
+        self._look, self._mail_due, self._draining = False, False, False
+        self._roll = random.SystemRandom().random
+        self._effects = EffectRunner(journal.now, run_events_topic, self.post, self.go_until)
+        self.listener: BodyListener = Listener(self.post)
+        self.counts: Counter[str] = Counter()
+
+    def attach(self, bodies: Mapping[str, Bodies]) -> None:
+        """The bodies by kind; they were made with this executor's `listener`."""
+        self._effects.attach(bodies)
+
+    # what comes in: every way in returns at once and wakes the loop
+
+    def post(self, run_id: str, fence: int, command: commands.Command) -> None:
+        self._inbox.append((run_id, fence, command))
+        self._wake.set()
+
+    def hint(self, run_ids: Sequence[str]) -> None:
+        """Commands from Kafka: these runs were granted."""
+        self._hinted.extend(run_ids)
+        self._wake.set()
+
+    def look_for_granted(self) -> None:
+        self._look = True
+        self._wake.set()
+
+    def look_for_mail(self) -> None:
+        self._mail_due = True
+        self._wake.set()
+
+    @property
+    def live(self) -> int:
+        return len(self._runs)
+
+    def go_until(self) -> float:
+        """Until when bodies may start attempts by themselves: short of the lease's end, by the monotonic clock."""
+        return self._journal.lease_ends - LEASE_MARGIN_SECONDS
+
+    # life
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop`, then let what is in flight land for a while and give the rest back."""
+        await self._open(stop)
+        helpers = [asyncio.create_task(self._poll()), asyncio.create_task(self._watch_lease())]
+        stopping = asyncio.create_task(stop.wait())
+        stopping.add_done_callback(lambda _: self._wake.set())
+        try:
+            while not stop.is_set():
+                await self._wake.wait()
+                await self._turn(stop)
+            await self._drain()
+        finally:
+            for task in (*helpers, stopping):
+                task.cancel()
+            self._forget_all()
+            await self._effects.aclose()
+            await self._journal.aclose()
+
+    async def _turn(self, stop: asyncio.Event) -> None:
+        self._wake.clear()
+        try:
+            await self._flush()
+        except (SessionOver, Unavailable, Broken) as exc:
+            _log.error("session_lost", reason=str(exc), runs=len(self._runs))
+            self.counts["sessions_lost"] += 1
+            self._forget_all()
+            await self._open(stop)
+
+    async def _open(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                await self._journal.open()
+            except AutomationError as exc:
+                _log.warning("no_session", reason=str(exc))
+                await asyncio.wait([asyncio.ensure_future(stop.wait())], timeout=POLL_SECONDS / 4)
+            else:
+                self.look_for_granted()
+                return
+
+    async def _poll(self) -> None:
+        """Where commands and wake-ups were lost; the claim's commit renews the lease as well."""
+        polls = 0
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            polls += 1
+            self.look_for_granted()
+            if polls % MAIL_POLLS == 0 and self._runs:
+                self.look_for_mail()
+
+    async def _watch_lease(self) -> None:
+        """A session that cannot be renewed stops its bodies before somebody else may own their runs."""
+        while True:
+            await asyncio.sleep(max(self.go_until() - time.monotonic(), 0.1))
+            if time.monotonic() >= self.go_until() and self._runs:
+                _log.error("lease_not_renewed", runs=len(self._runs))
+                self._forget_all()
+
+    def _forget_all(self) -> None:
+        """Nothing of this session will be committed any more; bodies are dropped without a word."""
+        self._effects.drop_all(self._runs.values())
+        self._runs.clear()
+        self._inbox.clear()
+        self._hinted.clear()
+
+    async def _drain(self) -> None:
+        """Let attempts in flight land and commit them, then give every run back."""
+        self._draining = True
+        until = time.monotonic() + DRAIN_SECONDS
+        try:
+            while time.monotonic() < until and any(run.state.in_flight for run in self._runs.values()):
+                await asyncio.wait([asyncio.ensure_future(self._wake.wait())], timeout=0.2)
+                self._wake.clear()
+                await self._flush()
+            await self._journal.release([Release(run.run_id, run.state.in_flight > 0) for run in self._runs.values()])
+        except (SessionOver, AutomationError) as exc:
+            _log.warning("not_given_back", reason=str(exc), runs=len(self._runs))
+
+    # one commit
+
+    async def _flush(self) -> None:
+        """Decide what came, commit it, act on it, begin what was claimed."""
+        batch, waiting = Batch(), list[Waiting]()
+        await self._collect_mail(batch)
+        self._decide_all(batch, waiting)
+        self._ask_for_runs(batch)
+        if not _is_worth_a_commit(batch) and time.monotonic() < self._journal.renew_at:
+            self._act(waiting)
+            return
+        claims = await self._journal.commit(batch)
+        self.counts["commits"] += 1
+        for run_id in [end.run_id for end in batch.ends] + [rest.run_id for rest in batch.rests]:
+            self._forget(run_id)
+        self._act(waiting)
+        await self._take(claims)
+        if batch.look_for_granted and len(claims) >= batch.room > 0:
+            self.look_for_granted()
+
+    def _ask_for_runs(self, batch: Batch) -> None:
+        """How many runs may be claimed, counting on the room that this batch's ends make."""
+        leaving = len(batch.ends) + len(batch.rests)
+        batch.room = 0 if self._draining else max(self._slots - len(self._runs) + leaving, 0)
+        if batch.room == 0:
+            return
+        batch.hinted, self._hinted = self._hinted[: batch.room], self._hinted[batch.room :]
+        batch.look_for_granted, self._look = self._look, False
+
+    def _decide_all(self, batch: Batch, waiting: list[Waiting]) -> None:
+        inbox, self._inbox = self._inbox, []
+        now, size = self._journal.now(), 0
+        for place, (run_id, fence, command) in enumerate(inbox):
+            run = self._runs.get(run_id)
+            if run is None or run.claim.fence != fence or run.resting:
+                continue
+            decision = decide(run.state, command, now, self._roll())
+            for record in decision.records:
+                batch.entries.append(Entry(run_id, run.claim.generation, run.claim.project_id, record))
+                size += len(record.value or "") + 200
+            if run.claim.crashes and any(record.cost is not None for record in decision.records):
+                batch.recovered.append(run_id)
+            self._effects.sort(run, decision, batch, waiting)
+            if size > MOST_BATCH_BYTES:
+                self._inbox = inbox[place + 1 :] + self._inbox
+                self._wake.set()
+                return
+
+    def _act(self, waiting: list[Waiting]) -> None:
+        for one in waiting:
+            if self._runs.get(one.run.run_id) is one.run and not one.run.resting:
+                self._effects.act(one)
+
+    def _forget(self, run_id: str) -> None:
+        run = self._runs.pop(run_id, None)
+        if run is not None:
+            run.disarm()
+
+    # claims and mail
+
+    async def _take(self, claims: Sequence[Claim]) -> None:
+        """Fold the logs of runs that were begun before, then begin or come back."""
+        fresh = [claim for claim in claims if claim.run_id not in self._runs]
+        begun = [claim.run_id for claim in fresh if claim.fence > 1]
+        logs = await self._journal.histories(begun) if begun else {}
+        for claim in fresh:
+            await self._begin(claim, logs.get(claim.run_id, []))
+        self.counts["claimed"] += len(fresh)
+
+    async def _begin(self, claim: Claim, records: Sequence[Record]) -> None:
+        state = fold(claim.run_id, claim.generation, records)
+        command: commands.Command = commands.Claimed(claim.owner_lost)
+        try:
+            kind = await self._kind_of(claim.definition_id)
+        except Refused as exc:
+            kind = "yaml"
+            command = commands.Diverged(ErrorInfo(exc.code, "Refused", exc.message, retryable=False))
+        self._runs[claim.run_id] = LiveRun(claim, kind, state)
+        self._mail_due = self._mail_due or claim.has_mail
+        self.post(claim.run_id, claim.fence, command)
+
+    async def _collect_mail(self, batch: Batch) -> None:
+        """Mail goes before everything else that came: no run is at rest yet, so none of it is lost."""
+        if not self._mail_due:
+            return
+        self._mail_due = False
+        opened = []
+        for mail in await self._journal.unread_mail():
+            run = self._runs.get(mail.run_id)
+            if run is not None:
+                batch.mail.append(mail.mail_id)
+                opened += [(run.run_id, run.claim.fence, command) for command in _open_mail(mail)]
+        self._inbox[:0] = opened
+
+
+def _open_mail(mail: Mail) -> list[commands.Command]:
+    if mail.kind == "cancel":
+        return [commands.Cancel(mail.actor, mail.body)]
+    _log.error("unknown_mail", run_id=mail.run_id, kind=mail.kind)
+    return []
+
+
+def _is_worth_a_commit(batch: Batch) -> bool:
+    return bool(batch.entries or batch.ends or batch.rests or batch.mail or batch.hinted or batch.look_for_granted)

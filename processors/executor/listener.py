@@ -1,0 +1,34 @@
+"""What bodies tell, turned into the engine's commands."""
+
+from collections.abc import Callable, Sequence
+
+from processors.engine import commands
+from processors.engine.requests import BodyEnd, Request
+from schemas.records import ErrorInfo
+
+Post = Callable[[str, int, commands.Command], None]
+
+
+class Listener:
+    """Implements `BodyListener`; `post` puts a command before the executor."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+
+    def turned(self, run_id: str, fence: int, after: int, requests: Sequence[Request], end: BodyEnd | None) -> None:
+        self._post(run_id, fence, commands.Turn(after, requests, end))
+
+    def succeeded(self, run_id: str, fence: int, item: str, attempt: int, token: str, value: str, cost: float) -> None:
+        self._post(run_id, fence, commands.Done(item, attempt, token, value, cost))
+
+    def failed(
+        self, run_id: str, fence: int, item: str, attempt: int, token: str, error: ErrorInfo, cost: float
+    ) -> None:
+        self._post(run_id, fence, commands.Failed(item, attempt, token, error, cost))
+
+    def diverged(self, run_id: str, fence: int, error: ErrorInfo) -> None:
+        self._post(run_id, fence, commands.Diverged(error))
+
+    def lost(self, runs: Sequence[tuple[str, int]], reason: str) -> None:
+        for run_id, fence in runs:
+            self._post(run_id, fence, commands.BodyLost(reason))

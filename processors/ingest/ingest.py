@@ -1,0 +1,158 @@
+"""Ingest: a poll of the events topic becomes runs, counters and dead letters in one commit.
+
+Every record has exactly one of three fates: it is accepted (its triggers make runs, or none matches), it is a
+repetition, or it becomes a dead letter with its raw bytes. Offsets move in the transaction that decides it.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import structlog
+
+from processors.ports.hints import Hints
+from processors.ports.ingest import Arrival, DeadRecord, Harvest, IngestLog, Reached
+from processors.ports.runs import NewRun
+from processors.ports.streams import Record
+from processors.runtime.current_catalog import CurrentCatalog
+from processors.runtime.matching import match
+from schemas.envelope import Envelope, body_hash, decode_batch
+from schemas.errors import Refused
+from schemas.ids import dead_letter_id, event_millis
+
+SEQ_HEADER = "a44-seq"
+_log = structlog.get_logger("ingest")
+
+
+class Ingest:
+    """The handler of the events topic's consumer."""
+
+    def __init__(self, log: IngestLog, catalog: CurrentCatalog, hints: Hints) -> None:
+        self._log = log
+        self._catalog = catalog
+        self._hints = hints
+        self.counts: Counter[str] = Counter()
+
+    async def __call__(self, records: Sequence[Record]) -> None:
+        """Durable when it returns. Raises `Unavailable`: the same records come again."""
+        snapshot = await self._catalog.get()
+        by_topic: dict[str, list[Record]] = {}
+        for record in records:
+            by_topic.setdefault(record.topic, []).append(record)
+        for topic, polled in by_topic.items():
+            harvest = Harvest(topic)
+            fresh = self._fresh(polled, harvest)
+            now = self._log.now()
+            for record, envelope in zip(fresh, decode_batch([one.value for one in fresh]), strict=True):
+                if isinstance(envelope, Refused):
+                    harvest.dead.append(_dead(record, None, "undecodable", envelope))
+                else:
+                    self._take(harvest, record, envelope, match(snapshot, envelope, millis=_millis(now)))
+            _fold_repeated_keys(harvest)
+            grants = await self._log.commit(harvest)
+            self._count(harvest)
+            self._hints.granted(grants)
+
+    def _fresh(self, polled: Sequence[Record], harvest: Harvest) -> list[Record]:
+        """Leaves out what the relay has published before under the same number; notes how far the poll comes."""
+        seqs, fresh = dict(self._log.seqs(harvest.topic)), []
+        for record in polled:
+            last, seq = seqs.get(record.partition, 0), _seq(record)
+            if seq is None or seq > last:
+                fresh.append(record)
+            else:
+                self.counts["republished"] += 1
+            if seq is not None and seq > last + 1:
+                _log.error("relay_gap", partition=record.partition, expected=last + 1, seen=seq)
+            seqs[record.partition] = max(last, seq or 0)
+            harvest.reached[record.partition] = Reached(record.offset + 1, seqs[record.partition])
+        return fresh
+
+    def _take(self, harvest: Harvest, record: Record, envelope: Envelope, found: Sequence[NewRun | Refused]) -> None:
+        raw = record.value or b""
+        harvest.arrivals.append(
+            Arrival(
+                event_id=envelope.id,
+                project_id=envelope.project_id,
+                idempotency_key=envelope.idempotency_key,
+                body_hash=body_hash(envelope.data),
+                accepted_at=_accepted_at(record, envelope),
+                partition=record.partition,
+                offset=record.offset,
+                raw=raw,
+                dead_letter_id=_letter(record, "conflict"),
+            )
+        )
+        for place, one in enumerate(found):
+            if isinstance(one, Refused):
+                harvest.dead.append(_dead(record, envelope.project_id, "permanent_error", one, place))
+            else:
+                harvest.runs.append(one)
+        if not found:
+            self.counts["unmatched"] += 1
+
+    def _count(self, harvest: Harvest) -> None:
+        self.counts["arrived"] += len(harvest.arrivals)
+        self.counts["runs"] += len(harvest.runs)
+        self.counts["dead"] += len(harvest.dead)
+
+
+def _fold_repeated_keys(harvest: Harvest) -> None:
+    """A statement may touch a key once: of records that share one, the first stands for the key.
+
+    The later ones stay arrivals of their own only as conflicts or repetitions, which the log decides by
+    comparing event ids; their runs go, because a key makes its runs once.
+    """
+    owner: dict[tuple[str, str], str] = {}
+    for arrival in harvest.arrivals:
+        owner.setdefault((arrival.project_id, arrival.idempotency_key), arrival.event_id)
+    losers = {
+        arrival.event_id
+        for arrival in harvest.arrivals
+        if owner[arrival.project_id, arrival.idempotency_key] != arrival.event_id
+    }
+    seen: set[str] = set()
+    kept = []
+    for run in harvest.runs:
+        if run.event_id not in losers and run.run_id not in seen:
+            seen.add(run.run_id)
+            kept.append(run)
+    harvest.runs = kept
+
+
+def _seq(record: Record) -> int | None:
+    for name, value in record.headers:
+        if name == SEQ_HEADER and value.isdigit():
+            return int(value)
+    return None
+
+
+def _accepted_at(record: Record, envelope: Envelope) -> datetime | None:
+    """What came through a door was accepted when its event id was made; a direct record is accepted now."""
+    millis = event_millis(envelope.id) if _seq(record) is not None else None
+    return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
+
+
+def _millis(now: datetime) -> int:
+    return int(now.timestamp() * 1000)
+
+
+def _letter(record: Record, salt: str) -> str:
+    """A dead letter's id; computed from the record's content and place, so that a second reading adds none."""
+    seed = f"{record.topic}\0{record.partition}\0{record.offset}\0{salt}\0".encode() + (record.value or b"")
+    drawn = dead_letter_id(max(record.timestamp_ms, 0))
+    return f"{drawn[:14]}{hashlib.sha256(seed).hexdigest()[:16].upper()}"
+
+
+def _dead(record: Record, project_id: str | None, reason: str, refused: Refused, place: int = 0) -> DeadRecord:
+    return DeadRecord(
+        dead_letter_id=_letter(record, f"{refused.code}{place}"),
+        project_id=project_id,
+        reason=reason,
+        error_code=refused.code,
+        summary=refused.message[:500],
+        raw=record.value,
+        partition=record.partition,
+        offset=record.offset,
+    )

@@ -1,0 +1,71 @@
+"""What ingest needs of the log: where to go on, and one transaction for everything a poll became."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from processors.ports.runs import Grant, NewRun
+from processors.ports.streams import Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One envelope of a poll. `accepted_at` is None for a record produced straight to Kafka: this commit accepts it.
+
+    `dead_letter_id` is used when its key turns out to belong to another event with another body.
+    """
+
+    event_id: str
+    project_id: str
+    idempotency_key: str
+    body_hash: bytes
+    accepted_at: datetime | None
+    partition: int
+    offset: int
+    raw: bytes
+    dead_letter_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRecord:
+    """A record of which no run can be made. `summary` never holds its content."""
+
+    dead_letter_id: str
+    project_id: str | None
+    reason: str
+    error_code: str
+    summary: str
+    raw: bytes | None
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a partition has come: the next offset, and the relay's last number in it."""
+
+    next_offset: int
+    seq: int
+
+
+@dataclass(slots=True)
+class Harvest:
+    """Everything that one poll of one topic became. `runs` name their arrival by event id."""
+
+    topic: str
+    arrivals: list[Arrival] = field(default_factory=list)
+    runs: list[NewRun] = field(default_factory=list)
+    dead: list[DeadRecord] = field(default_factory=list)
+    reached: dict[int, Reached] = field(default_factory=dict)
+
+
+class IngestLog(Positions, Protocol):
+    def now(self) -> datetime:
+        """The database's clock."""
+
+    def seqs(self, topic: str) -> Mapping[int, int]:
+        """The relay's last number in each partition, as of the last `positions` and commits of this process."""
+
+    async def commit(self, harvest: Harvest) -> Sequence[Grant]:
+        """Keys, runs, grants, dead letters and offsets in one transaction. Raises `Unavailable`: nothing is done."""

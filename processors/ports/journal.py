@@ -1,0 +1,157 @@
+"""The executor's journal: one fenced transaction for everything that gathered.
+
+A journal is one session. When the session is over nothing that it holds can be committed any more, and the
+runs belong to somebody else: whoever hears `SessionOver` forgets all of its runs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from schemas.records import ErrorInfo, Record
+
+
+class SessionOver(Exception):
+    """The session commits nothing any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A run that this session owns from now on, as its head row says."""
+
+    run_id: str
+    fence: int
+    generation: int
+    project_id: str
+    workflow_id: str
+    definition_id: int
+    version: str
+    queue_id: str
+    lane: str
+    lane_seq: int | None
+    event_id: str
+    event_type: str
+    trigger_id: str
+    idempotency_key: str
+    partition_key: str
+    correlation_id: str | None
+    operation_version: int
+    redrive_count: int
+    occurred_at: datetime
+    accepted_at: datetime
+    started_at: datetime
+    crashes: int
+    input: str
+    owner_lost: bool
+    has_mail: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    mail_id: int
+    run_id: str
+    kind: str
+    body: str
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record and whose it is."""
+
+    run_id: str
+    generation: int
+    project_id: str
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """A run ends. In error it becomes a dead letter: `dead_letter_id`, `reason` and `summary` are set then."""
+
+    run_id: str
+    project_id: str
+    queue_id: str
+    lane: str
+    lane_seq: int | None
+    state: str
+    result: str | None
+    error: ErrorInfo | None
+    dead_letter_id: str | None
+    reason: str | None
+    summary: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRest:
+    """A run gives its slot back and keeps its lane: parked until `visible_at`, or blocked (None)."""
+
+    run_id: str
+    project_id: str
+    queue_id: str
+    state: str
+    visible_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    topic: str
+    key: str
+    value: bytes
+
+
+@dataclass(slots=True)
+class Batch:
+    """What gathered. `hinted` are runs that a command named, `room` how many more runs may be taken, `recovered`
+    runs that committed an attempt after an owner was lost.
+    """
+
+    entries: list[Entry] = field(default_factory=list)
+    ends: list[RunEnd] = field(default_factory=list)
+    rests: list[RunRest] = field(default_factory=list)
+    announcements: list[Announcement] = field(default_factory=list)
+    mail: list[int] = field(default_factory=list)
+    recovered: list[str] = field(default_factory=list)
+    hinted: list[str] = field(default_factory=list)
+    look_for_granted: bool = False
+    room: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    run_id: str
+    in_flight: bool
+
+
+class Journal(Protocol):
+    def now(self) -> datetime:
+        """The database's clock."""
+
+    @property
+    def lease_ends(self) -> float:
+        """`time.monotonic()` at which this session may be taken for dead; nothing may run past it."""
+
+    @property
+    def renew_at(self) -> float:
+        """`time.monotonic()` from which even an empty batch is worth a commit."""
+
+    async def open(self) -> None:
+        """A new session; one that was open before is given up. Raises `Unavailable`."""
+
+    async def commit(self, batch: Batch) -> Sequence[Claim]:
+        """Commit all of it and renew the lease; answer the runs that were claimed. Finds out by itself what became
+        of a commit whose connection broke. Raises `SessionOver`.
+        """
+
+    async def histories(self, run_ids: Sequence[str]) -> dict[str, list[Record]]:
+        """The logs of claimed runs, for the fold."""
+
+    async def unread_mail(self) -> Sequence[Mail]:
+        """Mail of this session's runs; the batch that acts on it names it in `mail`."""
+
+    async def release(self, runs: Sequence[Release]) -> None:
+        """Give runs back at a stop: granted again under the next fence. Then the session is closed."""
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""

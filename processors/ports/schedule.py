@@ -1,0 +1,39 @@
+"""What the scheduler needs of the log: look once a second, act where there is something to do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from processors.ports.runs import Grant
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """`next_due` is in seconds from now; None where no timer waits."""
+
+    timers_due: bool
+    sessions_late: bool
+    runs_hungry: bool
+    next_due: float | None
+
+
+class Schedule(Protocol):
+    """Everything raises `Unavailable` when Postgres is away; every call may be repeated by any number of schedulers."""
+
+    async def look(self) -> Outlook:
+        """One cheap question."""
+
+    async def wake_due(self) -> int:
+        """Runs whose timer is due want their slot back; answers how many."""
+
+    async def reap(self) -> Sequence[Grant]:
+        """Close sessions whose lease has passed, and grant their runs again under the next fence."""
+
+    async def feed(self) -> Sequence[Grant]:
+        """Give free slots to ready runs."""
+
+    async def recount(self) -> None:
+        """Repair the counters of queues."""
+
+    async def sweep(self) -> None:
+        """Bounded upkeep: old keys, seen events, empty lanes, ended sessions, orphaned mail, partitions ahead."""
