@@ -1,0 +1,197 @@
+"""Reads a topic in a group and hands whole polls to a handler, until told to stop.
+
+A batch is left only when the handler returned: `Unavailable` brings the same records again after a
+pause, in order. Start offsets come from `positions` where given (Postgres knows what is durable), else
+from the group's commits. A broker that is away, or a topic made again, is ridden out by beginning anew.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final
+
+from processors.adapters.kafka.admin import KafkaAdmin
+from processors.adapters.kafka.faust_worker import ConsumerSettings, FaustWorker
+from processors.ports.streams import (
+    Admin,
+    BatchHandler,
+    ConsumerState,
+    Phase,
+    Positions,
+    Record,
+    StateListener,
+)
+from schemas.errors import Refused, Unavailable
+
+__all__ = ["ConsumerSettings", "consume"]
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 2.0
+
+
+async def consume(
+    settings: ConsumerSettings,
+    handler: BatchHandler,
+    positions: Positions | None,
+    stop: asyncio.Event,
+    on_state: StateListener = lambda _: None,
+) -> None:
+    """Read until `stop` is set, then leave the group. Raises whatever the handler raised but `Unavailable`."""
+    admin = KafkaAdmin(settings.bootstrap, f"{settings.client_id}-admin")
+    pause = _Pause()
+    while not stop.is_set():
+        topic_id = await _wait_for_topic(settings, admin, stop, on_state)
+        if topic_id is None:
+            return
+        life = _Life(settings, admin, topic_id, handler, positions, on_state)
+        reason = await life.run(stop)
+        if life.failure is not None:
+            raise life.failure
+        if reason:
+            log.warning("the consumer of %s begins anew: %s", settings.topic, reason)
+            on_state(ConsumerState(Phase.WAITING, reason=reason))
+            await pause.wait(stop)
+
+
+async def _wait_for_topic(
+    settings: ConsumerSettings, admin: Admin, stop: asyncio.Event, on_state: StateListener
+) -> str | None:
+    pause = _Pause()
+    while not stop.is_set():
+        try:
+            found = (await admin.topic_ids([settings.topic])).get(settings.topic)
+            reason = f"the topic {settings.topic} does not exist"
+        except Unavailable as exc:
+            found, reason = None, exc.message
+        if found is not None:
+            return found
+        on_state(ConsumerState(Phase.WAITING, reason=reason))
+        await pause.wait(stop)
+    return None
+
+
+class _Pause:
+    """Waits longer each time, and ends at once when an event is set."""
+
+    def __init__(self) -> None:
+        self._seconds = _FIRST_PAUSE
+
+    async def wait(self, event: asyncio.Event) -> None:
+        seconds, self._seconds = self._seconds, min(self._seconds * 2, _LONGEST_PAUSE)
+        try:
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        except TimeoutError:
+            return
+
+
+class _Life:
+    """One membership of the group; the reader of its worker."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        admin: Admin,
+        topic_id: str,
+        handler: BatchHandler,
+        positions: Positions | None,
+        on_state: StateListener,
+    ) -> None:
+        self.failure: Exception | None = None
+        self._settings = settings
+        self._admin = admin
+        self._topic_id = topic_id
+        self._handler = handler
+        self._positions = positions
+        self._on_state = on_state
+        self._failed = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> str:
+        """Read until told to stop (empty answer) or until the life is over (the reason)."""
+        worker = FaustWorker(self._settings, self, follows_commits=self._positions is None)
+        try:
+            return await _first(self._live(worker), _silently(stop), _silently(self._failed))
+        finally:
+            await worker.stop()
+
+    async def _live(self, worker: FaustWorker) -> str:
+        try:
+            await worker.start()
+        except Exception as exc:  # noqa: BLE001 - faust and aiokafka raise without a common base; begin anew
+            return f"it did not start: {exc!r}"
+        return await _first(self._watch_topic(), _reason(worker))
+
+    async def _watch_topic(self) -> str:
+        while True:
+            await asyncio.sleep(self._settings.metadata_max_age)
+            try:
+                found = (await self._admin.topic_ids([self._settings.topic])).get(self._settings.topic)
+            except (Unavailable, Refused) as exc:
+                log.info("the topic's id cannot be asked: %s", exc.message)
+                continue
+            if found != self._topic_id:
+                return "the topic was made again" if found else "the topic is gone"
+
+    # -- the reader of the worker
+
+    async def locate(self, partitions: Sequence[int], abandon: asyncio.Event) -> Mapping[int, int] | None:
+        positions = self._positions
+        if positions is None:
+            return {}
+        found: list[Mapping[int, int]] = []
+
+        async def ask() -> None:
+            found.append(await positions.positions(self._settings.topic, self._topic_id, partitions))
+
+        return found[0] if await self._until_available(ask, frozenset(partitions), abandon) else None
+
+    async def take(self, records: Sequence[Record], abandon: asyncio.Event) -> bool:
+        touched = frozenset(record.partition for record in records)
+        return await self._until_available(lambda: self._handler(records), touched, abandon)
+
+    def assigned(self, partitions: frozenset[int]) -> None:
+        self._on_state(ConsumerState(Phase.ASSIGNED, partitions))
+
+    def revoked(self, partitions: frozenset[int]) -> None:
+        self._on_state(ConsumerState(Phase.REVOKED, partitions))
+
+    async def _until_available(
+        self, attempt: Callable[[], Coroutine[Any, Any, None]], partitions: frozenset[int], abandon: asyncio.Event
+    ) -> bool:
+        pause = _Pause()
+        while not abandon.is_set():
+            try:
+                await attempt()
+            except Unavailable as exc:
+                self._on_state(ConsumerState(Phase.RETRYING, partitions, exc.message))
+                await pause.wait(abandon)
+            except Exception as exc:  # noqa: BLE001 - kept, and raised by `consume` once the group is left
+                self.failure = exc
+                self._failed.set()
+                await abandon.wait()
+            else:
+                return True
+        return False
+
+
+async def _silently(event: asyncio.Event) -> str:
+    await event.wait()
+    return ""
+
+
+async def _reason(worker: FaustWorker) -> str:
+    return f"faust ended it: {await worker.wait_over()!r}"
+
+
+async def _first(*ways: Coroutine[Any, Any, str]) -> str:
+    """The answer of the first that ends; the others are cancelled and awaited."""
+    tasks = [asyncio.create_task(way) for way in ways]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(task.result() for task in tasks if task in done)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)

@@ -1,0 +1,309 @@
+"""Consumer life by faust: group membership, rebalances, the fetching thread; nothing else of faust.
+
+Started without its worker program, so no web server, no signal handlers, no logging set-up and no
+redirected stdout. Its aiokafka consumer hands over whole polls (record by record is twenty times
+slower), seeks where its reader says at each assignment, and commits by itself, for lag tools only.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import faust
+from aiokafka import TopicPartition
+from aiokafka.errors import ConsumerStoppedError, IllegalStateError, KafkaError
+from aiokafka.structs import OffsetAndMetadata
+from faust.app.base import BootStrategy
+from faust.tables.manager import TableManager
+from faust.transport.drivers import aiokafka as driver
+from mode.threads import WorkerThread
+from yarl import URL
+
+from processors.ports.streams import Record
+
+log = logging.getLogger(__name__)
+
+_COMMIT_SECONDS: Final = 3.0
+_HANDOVER_SECONDS: Final = 10.0
+_STOP_SECONDS: Final = 20.0
+_NEVER_SECONDS: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """How to read one topic in one group. Times in seconds.
+
+    `fetch_wait` is short because the embedded broker sleeps about half of it even when a record arrives.
+    """
+
+    bootstrap: str
+    group: str
+    topic: str
+    client_id: str
+    fetch_wait: float = 0.01
+    session_timeout: float = 6.0
+    metadata_max_age: float = 3.0
+    max_records: int = 5_000
+
+
+class Reader(Protocol):
+    """What the worker asks of the side that handles records. `abandon` is set when a rebalance or the end comes."""
+
+    async def locate(self, partitions: Sequence[int], abandon: asyncio.Event) -> Mapping[int, int] | None:
+        """Start offsets; an empty mapping where the group's commits decide; None: abandoned."""
+
+    async def take(self, records: Sequence[Record], abandon: asyncio.Event) -> bool:
+        """Handle a poll; answer whether it is durable. False: abandoned, the records will come again."""
+
+    def assigned(self, partitions: frozenset[int]) -> None: ...
+
+    def revoked(self, partitions: frozenset[int]) -> None: ...
+
+
+class _QuietThread(WorkerThread):  # type: ignore[misc]
+    def run(self) -> None:
+        try:
+            super().run()
+        except Exception as exc:  # noqa: BLE001 - the service has noted it; the default hook would print it
+            log.warning("the consumer's thread ended: %r", exc)
+
+
+class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
+    Worker = _QuietThread
+
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        made = super()._create_worker_consumer(transport)
+        # The driver has 1500 ms written in, and aiokafka offers no other way to change it afterwards.
+        made._fetch_max_wait_ms = int(self.app.settings.fetch_wait * 1000)  # noqa: SLF001 - see above
+        if made._enable_auto_commit:  # noqa: SLF001 - nothing public tells it
+            raise AssertionError("the consumer would commit by itself, before records are durable")
+        return made
+
+    def on_crash(self, msg: str, *fmt: Any, **_: Any) -> None:
+        log.warning(msg.format(*fmt))
+
+    async def on_thread_stop(self) -> None:
+        """Leave the group also in generation 0: the embedded broker counts from there, and aiokafka
+        takes it for "no member" and would let the group wait until the session has run out.
+        """
+        coordinator = getattr(self._consumer, "_coordinator", None)
+        if coordinator is not None and coordinator.generation == 0:
+            coordinator.generation = 1  # not part of the request to leave
+        await super().on_thread_stop()
+
+    async def commit_offsets(self, offsets: Mapping[Any, int]) -> None:
+        asked = {TopicPartition(*tp): OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
+        await self.call_thread(self._ensure_consumer().commit, asked)
+
+    async def wait_positions(self, tps: Iterable[Any]) -> None:
+        consumer = self._ensure_consumer()
+        for tp in tps:
+            await self.call_thread(consumer.position, TopicPartition(*tp))
+
+
+class _Consumer(driver.Consumer):  # type: ignore[misc]
+    """The driver's consumer with whole polls instead of single messages."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.reader: Reader = self.app.reader
+        self._durable: dict[Any, int] = {}
+        self._told_kafka: dict[Any, int] = {}
+        self._seek_wanted = 0
+        self._seek_done = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def _new_consumer_thread(self) -> _ConsumerThread:
+        return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    async def perform_seek(self) -> None:
+        """Only ask for it: the drain seeks before it polls, since Postgres may be away for longer than faust waits."""
+        self._seek_wanted += 1
+
+    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+        """Let the batch in hand become durable, tell Kafka how far it went, then let go."""
+        self.stop_flow()
+        with suppress(TimeoutError):  # the next owner reads it again then; handlers stand that
+            async with asyncio.timeout(_HANDOVER_SECONDS):
+                await self._idle.wait()
+        await self.commit()
+        for known in (self._durable, self._told_kafka):
+            for tp in revoked:
+                known.pop(tp, None)
+        if revoked:
+            self.reader.revoked(frozenset(tp.partition for tp in revoked))
+        await super().on_partitions_revoked(revoked)
+
+    async def _drain_messages(self, fetcher: Any) -> None:
+        try:
+            while not (self.should_stop or fetcher.should_stop):
+                generation = self.app.consumer_generation_id
+                if self._seek_done != self._seek_wanted and self.flow_active and not await self._seek_all():
+                    await asyncio.sleep(0)
+                    continue
+                polled, _ = await self._wait_next_records(timeout=1.0)
+                # A poll from before a rebalance is not ours any more; what replaces it was sought anew.
+                if polled and self.flow_active and generation == self.app.consumer_generation_id:
+                    await self._hand_over(polled)
+                else:
+                    await asyncio.sleep(0)
+        except (ConsumerStoppedError, asyncio.CancelledError):
+            if not self.app.should_stop:
+                raise
+
+    async def _hand_over(self, polled: Mapping[Any, Sequence[Any]]) -> None:
+        if self._seek_done != self._seek_wanted:
+            return
+        records = [
+            Record(r.topic, r.partition, r.offset, r.key, r.value, tuple(r.headers), r.timestamp)
+            for part in polled.values()
+            for r in part
+        ]
+        self._idle.clear()
+        try:
+            durable = await self.reader.take(records, self.suspend_flow)
+        finally:
+            self._idle.set()
+        if not durable:
+            return
+        for tp, part in polled.items():
+            self._read_offset[tp] = part[-1].offset
+            self._durable[tp] = part[-1].offset + 1
+
+    async def _seek_all(self) -> bool:
+        wanted = self._seek_wanted
+        tps = {tp.partition: tp for tp in self.assignment()}
+        found = await self.reader.locate(sorted(tps), self.suspend_flow)
+        if found is None:
+            return False
+        try:
+            await self._seek_to(tps, found)
+        except (IllegalStateError, KafkaError) as exc:  # rebalanced meanwhile, or the broker went away
+            log.info("seeking is tried again: %r", exc)
+            await asyncio.sleep(0.1)
+            return False
+        self._seek_done = wanted
+        self.reader.assigned(frozenset(tps))
+        return True
+
+    async def _seek_to(self, tps: Mapping[int, Any], found: Mapping[int, int]) -> None:
+        if not tps:
+            return
+        if self.app.follows_commits:
+            await self.seek_to_committed()
+            await self._thread.wait_positions(tps.values())
+            return
+        fresh = [TopicPartition(*tp) for partition, tp in tps.items() if partition not in found]
+        if fresh:
+            await self._thread.seek_to_beginning(*fresh)
+            await self._thread.wait_positions(fresh)
+        stored = {TopicPartition(*tps[partition]): offset for partition, offset in found.items() if partition in tps}
+        await self.seek_wait(stored)
+
+    async def commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:  # noqa: ARG002 - faust's signature
+        """Tell Kafka how far we are; nobody but lag tools relies on it where the reader keeps positions."""
+        offsets = {tp: offset for tp, offset in self._durable.items() if self._told_kafka.get(tp) != offset}
+        if not offsets:
+            return False
+        try:
+            async with asyncio.timeout(_COMMIT_SECONDS):
+                await self._thread.commit_offsets(offsets)
+        except (KafkaError, TimeoutError) as exc:
+            log.info("offsets were not committed to Kafka: %r", exc)
+            return False
+        self._told_kafka.update(offsets)
+        return True
+
+    async def verify_all_partitions_active(self) -> None:
+        """Faust's own detector counts single messages: it would report a stall for ever."""
+
+
+class _Transport(driver.Transport):  # type: ignore[misc]
+    Consumer = _Consumer
+
+
+class _TableManager(TableManager):  # type: ignore[misc]
+    async def on_start(self) -> None:
+        """Without the second that faust waits for tables to be declared: there are none."""
+        await self._update_channels()
+        await self.recovery.start()
+
+
+class _Boot(BootStrategy):  # type: ignore[misc]
+    enable_kafka_producer = False
+    enable_web = False
+    enable_sensors = False
+
+    def kafka_consumer(self) -> Iterable[Any]:
+        """Only the consumer: no leader election, no reply topic."""
+        return [self.app.consumer]
+
+
+class _App(faust.App):  # type: ignore[misc]
+    BootStrategy = _Boot
+
+    def __init__(self, settings: ConsumerSettings, reader: Reader, *, follows_commits: bool) -> None:
+        self.settings = settings
+        self.reader = reader
+        self.follows_commits = follows_commits
+        self.over = asyncio.Event()
+        super().__init__(
+            settings.group,
+            broker=[URL(f"aiokafka://{address.strip()}") for address in settings.bootstrap.split(",")],
+            broker_client_id=settings.client_id,
+            broker_session_timeout=settings.session_timeout,
+            broker_heartbeat_interval=settings.session_timeout / 3,
+            broker_rebalance_timeout=max(settings.session_timeout, _HANDOVER_SECONDS + _COMMIT_SECONDS),
+            broker_max_poll_interval=_NEVER_SECONDS,  # a handler that waits for Postgres keeps its partitions
+            broker_max_poll_records=settings.max_records,
+            broker_commit_interval=1.0,
+            consumer_metadata_max_age_ms=int(settings.metadata_max_age * 1000),
+            consumer_auto_offset_reset="earliest",
+            stream_wait_empty=False,
+            topic_allow_declare=False,
+            topic_disable_leader=True,
+            table_standby_replicas=0,  # or members would be assigned by faust's table assignor
+            web_enabled=False,
+            autodiscover=False,
+            TableManager=_TableManager,
+        )
+        self.topics.add(self.topic(settings.topic, key_type=bytes, value_type=bytes))
+
+    def _crash(self, reason: BaseException) -> None:
+        super()._crash(reason)
+        self.loop.call_soon_threadsafe(self.over.set)  # faust crashes from its thread as well
+
+    def _new_transport(self) -> _Transport:
+        return _Transport(self.conf.broker_consumer, self)
+
+    def _create_directories(self) -> None:
+        """Faust would make a folder for tables in the current one."""
+
+
+class FaustWorker:
+    """One life of a consumer. After it is over, make another."""
+
+    def __init__(self, settings: ConsumerSettings, reader: Reader, *, follows_commits: bool) -> None:
+        self._app = _App(settings, reader, follows_commits=follows_commits)
+
+    async def start(self) -> None:
+        """Join the group. Raises what the broker or faust raised."""
+        await self._app.start()
+
+    async def wait_over(self) -> BaseException | None:
+        """Wait until the consumer ended by itself; answer why."""
+        await self._app.over.wait()
+        reason: BaseException | None = self._app.crash_reason
+        return reason
+
+    async def stop(self) -> None:
+        """Leave the group. A thread that does not end in time is left behind."""
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await self._app.stop()
+        except TimeoutError:
+            log.warning("the consumer did not end within %s s", _STOP_SECONDS)
