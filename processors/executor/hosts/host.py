@@ -1,0 +1,297 @@
+"""One step host: its life from spawn to end, its programs, and the runs in it.
+
+A host serves runs until it is withdrawn (nothing new goes to it, runs without a running attempt are given
+up) or gone. It judges nothing: `watch` decides about time, `hearing` about what the host says.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum, auto
+from functools import partial
+from typing import Any, Protocol
+
+import structlog
+
+from anthares44.automation.wire import CREDIT_BYTES
+from processors.executor.hosts.calls import start_messages
+from processors.executor.hosts.held import Attempt, HeldRun, Launch
+from processors.executor.hosts.leftovers import Leftovers
+from processors.executor.hosts.link import Link
+from processors.executor.hosts.messages import Blocked, Incoming
+from processors.executor.hosts.output import Output
+from processors.executor.hosts.process import HostProcess, Plan, describe_exit
+from processors.executor.hosts.program import Load, Program
+from processors.executor.hosts.settings import HostSettings
+from schemas.records import ErrorInfo
+
+LAST_WORDS_SECONDS = 0.3
+
+_log = structlog.get_logger(__name__)
+
+
+class Stage(Enum):
+    STARTING = auto()
+    SERVING = auto()
+    WITHDRAWN = auto()
+    STOPPING = auto()
+    GONE = auto()
+
+
+class HostOwner(Protocol):
+    """The fleet, as its hosts see it."""
+
+    leftovers: "Leftovers[Host]"
+
+    def host_loaded(self, host: "Host") -> None:
+        """A program was imported in it."""
+
+    def host_withdrawn(self, host: "Host") -> None:
+        """The host takes no new runs."""
+
+    def host_gone(self, host: "Host") -> None:
+        """Its process has ended (stage STOPPING: we asked for it); its runs are given up next."""
+
+    def host_empty(self, host: "Host") -> None:
+        """The last run has left it."""
+
+    def give_up(self, runs: Sequence[HeldRun], reason: str) -> None:
+        """The runs have no body any more."""
+
+    def refuse(self, run: HeldRun, error: ErrorInfo) -> None:
+        """The run cannot begin in any host."""
+
+
+class Host:
+    """Made, assigned a program (a spare: later) and begun (a slow start: later), in any order."""
+
+    def __init__(
+        self,
+        owner: HostOwner,
+        settings: HostSettings,
+        hear: "Callable[[Host, Incoming], None]",
+        *,
+        alone: bool = False,
+    ) -> None:
+        self.alone = alone
+        self.stage = Stage.STARTING
+        self.runs: dict[str, HeldRun] = {}
+        self.loads: dict[tuple[str, str], Load] = {}
+        self.named: dict[tuple[str, str], float] = {}
+        self.blocked: Blocked | None = None
+        self.last_beat = self.began = self.empty_since = self.blocked_since = time.monotonic()
+        self.next_deadline = self.kill_at = float("inf")
+        self.output = Output(settings.output_lines_per_second, settings.output_line_bytes)
+        self.owner = owner
+        self._settings = settings
+        self._process: HostProcess | None = None
+        self._program: Program | None = None
+        self._version: int | None = None
+        self._welcomed = False
+        self._words: list[str] = []
+        self._link = Link(partial(hear, self), self._unlinked)
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def begun(self) -> bool:
+        return self._process is not None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether a program was imported in it."""
+        return any(load.done and load.error is None for load in self.loads.values())
+
+    # -- life ---------------------------------------------------------------------------------------
+
+    async def begin(self, plan: Plan) -> None:
+        """Raises OSError when the process cannot be started."""
+        self.began = self.last_beat = time.monotonic()
+        self._process = HostProcess.spawn(plan, self.output)
+        self._set_context()
+        await self._link.open(self._process.socket)
+        await self._process.watch(self._exited)
+
+    def greeted(self, version: int) -> None:
+        """It said HELLO; both sides speak this version of the frames."""
+        self._version = version
+        if self.stage is Stage.STARTING:
+            self.stage = Stage.SERVING
+        self._welcome()
+
+    def note(self, words: str) -> None:
+        """For the reason that its runs are given up with."""
+        self._words.append(words)
+
+    def withdraw(self, reason: str) -> None:
+        if self.stage in {Stage.STARTING, Stage.SERVING}:
+            self.stage = Stage.WITHDRAWN
+            self.note(reason)
+            _log.warning("step_host_withdrawn", reason=reason, **self.output.context)
+            self.owner.host_withdrawn(self)
+            self.give_up([run for run in self.runs.values() if not run.attempts], reason)
+
+    def kill(self, reason: str) -> None:
+        """Its end follows from its process's."""
+        self.note(reason)
+        if self._process is not None:
+            self._process.kill()
+        else:
+            self._finish()
+
+    async def stop(self) -> None:
+        """Ask it to end, then make it; returns when it is gone. Its runs are not reported."""
+        if self.stage is Stage.GONE:
+            return
+        self.stage = Stage.STOPPING
+        if self._process is None:
+            self._finish()
+            return
+        self._link.send({"t": "DRAIN"})
+        self._link.close()
+        await self._process.stop(self._settings.stop_within)
+
+    def _exited(self, code: int) -> None:
+        self._words.insert(0, f"the step host ended ({describe_exit(code)})")
+        if self._link.over:
+            self._finish()
+        else:
+            self._link.expect_end(LAST_WORDS_SECONDS)  # what it finished before it died still counts
+
+    def _unlinked(self, reason: str) -> None:
+        """Without its link it is of no use. It is gone when both its link and its process are."""
+        if self._process is None or self._process.returncode is not None:
+            self._finish()
+        else:
+            self.note(reason)
+            self._process.kill()
+
+    def _finish(self) -> None:
+        if self.stage is Stage.GONE:
+            return
+        self._link.close()
+        self.owner.host_gone(self)
+        stopping, self.stage = self.stage is Stage.STOPPING, Stage.GONE
+        if not stopping:
+            reason = ": ".join(self._words)
+            _log.warning("step_host_ended", reason=reason, runs=len(self.runs), **self.output.context)
+            self.give_up(list(self.runs.values()), reason)
+        self.owner.leftovers.owner_gone(self)
+
+    # -- programs -----------------------------------------------------------------------------------
+
+    def assign(self, program: Program) -> None:
+        """WELCOME waits for it, since it carries a setting of the project."""
+        self._program = program
+        self._set_context()
+        self._welcome()
+
+    def settle_load(self, name: tuple[str, str], error: ErrorInfo | None) -> None:
+        """A program is imported, or cannot be. Hosts without any are of use for refusing alone."""
+        load = self.loads.get(name)
+        if load is None or load.done:
+            return
+        if error is None:
+            self.owner.host_loaded(self)
+        for run in load.settle(error):
+            if run.host is not self:
+                continue  # dropped while it waited
+            if error is None:
+                self._start(run, load.program)
+            else:
+                self._forget(run)
+                self.owner.refuse(run, error)
+        self._note_empty()
+
+    def _welcome(self) -> None:
+        if self._program is None or self._version is None or self._welcomed:
+            return
+        self._welcomed = True
+        settings = self._settings
+        limits = {"result_bytes": settings.result_bytes, "items": settings.items, "credit_bytes": CREDIT_BYTES}
+        exempt = [*settings.redact_exempt, *self._program.redact_exempt]
+        self._link.send({"t": "WELCOME", "version": self._version, "limits": limits, "redact_exempt": exempt})
+        for load in self.loads.values():
+            self._ask_for(load)
+
+    def _ask_for(self, load: Load) -> None:
+        load.asked = time.monotonic()
+        self._link.send(load.message())
+
+    def _set_context(self) -> None:
+        self.output.context = {"host": self.pid}
+        if self._program is not None:
+            self.output.context = {**self.output.context, "project": self._program.key.project_id}
+
+    # -- runs ---------------------------------------------------------------------------------------
+
+    def take(self, run: HeldRun, program: Program) -> None:
+        """Start a run, or let it wait until its program is imported."""
+        load = self.loads.get(program.name)
+        if load is None:
+            load = self.loads[program.name] = Load(program, time.monotonic())
+            if self._welcomed:
+                self._ask_for(load)
+        if load.error is not None:
+            self.owner.refuse(run, load.error)
+            return
+        run.host = self
+        self.runs[run.run_id] = run
+        if load.done:
+            self._start(run, program)
+        else:
+            load.waiting.append(run)
+
+    def send(self, message: dict[str, Any]) -> None:
+        self._link.send(message)
+
+    def launch(self, launch: Launch) -> None:
+        self.note_attempt(launch.run, launch.attempt)
+        self._link.send(launch.message)
+
+    def note_attempt(self, run: HeldRun, attempt: Attempt) -> None:
+        run.attempts[attempt.item] = attempt
+        self.next_deadline = min(self.next_deadline, attempt.deadline)
+
+    def drop(self, run: HeldRun) -> None:
+        """Threads of its attempts may go on: they are left over until their own deadline."""
+        for attempt in run.attempts.values():
+            self.owner.leftovers.add(self, run.run_id, attempt.item, attempt.deadline)
+        self._forget(run)
+        self._note_empty()
+
+    def give_up(self, runs: Iterable[HeldRun], reason: str) -> None:
+        given_up = list(runs)
+        for run in given_up:
+            self._forget(run)
+        if given_up:
+            self.owner.give_up(given_up, reason)
+        self._note_empty()
+
+    def attempt_over(self, run: HeldRun) -> None:
+        """After an outcome was reported: in a withdrawn host a run at rest has nothing to wait for."""
+        if self.stage is Stage.WITHDRAWN and not run.attempts and run.host is self:
+            self.give_up([run], self._words[0])
+
+    def _start(self, run: HeldRun, program: Program) -> None:
+        start, run.start = run.start, None
+        if start is None:
+            raise ValueError(f"{run.run_id} was started before")
+        for message in start_messages(start, program.workflow, program.version):
+            self._link.send(message)
+        early, run.early = run.early, []
+        for message in early:
+            self._link.send(message)
+
+    def _forget(self, run: HeldRun) -> None:
+        if self.runs.get(run.run_id) is run:
+            del self.runs[run.run_id]
+        run.host = None
+        if run.start is None and not self._link.over:
+            self._link.send({"t": "DROP", "run": run.run_id, "fence": run.fence})
+
+    def _note_empty(self) -> None:
+        if not self.runs and self.stage is not Stage.GONE:
+            self.empty_since = time.monotonic()
+            self.owner.host_empty(self)

@@ -1,0 +1,37 @@
+"""What can be set about step hosts. All times are in seconds."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """`interpreter` must have the SDK installed. `environment` names variables handed on beside the fixed few.
+
+    `drop_root`: when this process is root, hosts run under `account` (uid, gid), or without one under
+    an unprivileged account of the system. `redact_exempt` are field names that are never redacted.
+    """
+
+    interpreter: str = sys.executable
+    environment: tuple[str, ...] = ()
+    extra_environment: Mapping[str, str] = field(default_factory=dict)
+    drop_root: bool = True
+    account: tuple[int, int] | None = None
+    redact_exempt: tuple[str, ...] = ()
+    spare: bool = True
+    result_bytes: int = 16 * 1024 * 1024
+    items: int = 10_000
+
+    hello_within: float = 15.0
+    load_within: float = 30.0
+    grace: float = 2.0
+    silence: float = 5.0
+    longest_kill_delay: float = 30.0
+    idle: float = 60.0
+    stop_within: float = 2.0
+    check_every: float = 0.5
+    backoff_base: float = 0.25
+    backoff_cap: float = 30.0
+    output_lines_per_second: int = 50
+    output_line_bytes: int = 2_000

@@ -1,0 +1,188 @@
+"""`StepHosts`: the port `Bodies` for code workflows, over host processes.
+
+Every call returns at once. A run goes to the host of its project and bundle; what is asked of it before it is
+there waits, and what is asked of another life of it is ignored.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import structlog
+
+from processors.executor.hosts import calls
+from processors.executor.hosts.fleet import Fleet
+from processors.executor.hosts.held import Attempt, HeldRun, Launch
+from processors.executor.hosts.program import Program
+from processors.executor.hosts.settings import HostSettings
+from processors.executor.hosts.starter import Bundles, Starter
+from processors.ports.bodies import BodyListener, BodyStart
+from schemas.errors import Refused
+from schemas.records import ErrorInfo
+
+_log = structlog.get_logger(__name__)
+
+Definition = tuple[str, int]
+
+
+class StepHosts:
+    """Made inside a running loop, and closed by `aclose`."""
+
+    def __init__(self, listener: BodyListener, bundles: Bundles, settings: HostSettings | None = None) -> None:
+        self._settings = settings or HostSettings()
+        self._listener = listener
+        self._runs: dict[str, HeldRun] = {}
+        self._programs: dict[Definition, Program] = {}
+        self._fetching: dict[Definition, asyncio.Task[None]] = {}
+        self._waiting: dict[Definition, list[HeldRun]] = {}
+        self._starter = Starter(bundles, self._settings)
+        self._fleet = Fleet(listener, self._starter, self._settings, self._lost, self._refused, self._launch)
+
+    def warm(self) -> None:
+        """Start the spare host now, so that the first run finds it ready."""
+        self._fleet.warm()
+
+    # -- the port -----------------------------------------------------------------------------------
+
+    def start(self, run: BodyStart) -> None:
+        before = self._runs.pop(run.run_id, None)
+        if before is not None:
+            self._leave(before)
+        held = self._runs[run.run_id] = HeldRun(run.run_id, run.fence, run)
+        definition = (run.project_id, run.definition_id)
+        program = self._programs.get(definition)
+        if program is not None:
+            self._fleet.place(held, program, alone=run.alone)
+            return
+        self._waiting.setdefault(definition, []).append(held)
+        if definition not in self._fetching:
+            self._fetching[definition] = asyncio.get_running_loop().create_task(self._fetch(definition))
+
+    def deliver(
+        self,
+        run_id: str,
+        fence: int,
+        seq: int,
+        item: str,
+        outcome: str,
+        value: str | None,
+        error: ErrorInfo | None,
+        at: datetime,
+        go_until: float | None,
+    ) -> None:
+        run = self._held(run_id, fence)
+        if run is not None:
+            self._send(run, calls.delivery(run_id, fence, seq, item, outcome, value, error, at, go_until))
+
+    def run_step(self, run_id: str, fence: int, item: str, attempt: int, token: str, key: str, timeout: float) -> None:
+        run = self._held(run_id, fence)
+        if run is None:
+            return
+        allowed = timeout + self._settings.grace
+        launch = Launch(
+            run,
+            Attempt(item, attempt, token, allowed, 0.0),
+            calls.attempt_of(run_id, fence, item, attempt, token, key, timeout),
+        )
+        if not self._fleet.leftovers.hold(launch):
+            self._launch(launch)
+
+    def cancel_step(self, run_id: str, fence: int, item: str) -> None:
+        run = self._held(run_id, fence)
+        if run is not None:
+            held = self._fleet.leftovers.take_held(run_id, item)
+            if held is not None and held.run is run:
+                asyncio.get_running_loop().call_soon(self._cancelled, held)
+            else:
+                self._send(run, {"t": "CANCEL_ITEM", "run": run_id, "fence": fence, "item": item})
+
+    def close_run(self, run_id: str, fence: int, cause: str) -> None:
+        run = self._held(run_id, fence)
+        if run is not None:
+            self._send(run, {"t": "CLOSE", "run": run_id, "fence": fence, "cause": cause})
+
+    def drop(self, run_id: str, fence: int) -> None:
+        run = self._held(run_id, fence)
+        if run is not None:
+            del self._runs[run_id]
+            self._leave(run)
+
+    async def aclose(self) -> None:
+        self._runs.clear()
+        self._waiting.clear()
+        fetches = list(self._fetching.values())
+        for fetch in fetches:
+            fetch.cancel()
+        await asyncio.gather(*fetches, return_exceptions=True)
+        await self._fleet.aclose()
+        await self._starter.aclose()
+
+    # -- inside -------------------------------------------------------------------------------------
+
+    def _held(self, run_id: str, fence: int) -> HeldRun | None:
+        run = self._runs.get(run_id)
+        return run if run is not None and run.fence == fence else None
+
+    def _send(self, run: HeldRun, message: dict[str, Any]) -> None:
+        if run.host is not None and run.start is None:
+            run.host.send(message)
+        else:
+            run.early.append(message)
+
+    def _launch(self, launch: Launch) -> None:
+        run, attempt = launch.run, launch.attempt
+        if self._runs.get(run.run_id) is run and run.host is not None:  # it may have left while this was held back
+            attempt.deadline = time.monotonic() + attempt.allowed
+            run.host.launch(launch)
+
+    def _cancelled(self, launch: Launch) -> None:
+        """An attempt that was held back and will not start: for the executor it was running."""
+        run, attempt = launch.run, launch.attempt
+        if self._runs.get(run.run_id) is run:
+            error = ErrorInfo("E_CANCELLED", "CancelledError", f"step {attempt.item!r} was cancelled", retryable=False)
+            self._listener.failed(*run.name, attempt.item, attempt.number, attempt.token, error, 0.0)
+
+    def _leave(self, run: HeldRun) -> None:
+        if run.host is not None:
+            run.host.drop(run)
+
+    async def _fetch(self, definition: Definition) -> None:
+        """Bring the files of a definition, and place the runs that wait for them."""
+        try:
+            program = self._programs[definition] = await self._starter.program(*definition)
+        except Refused as exc:
+            self._settle_fetch(definition, partial(self._refused, error=_refusal(exc)))
+        except Exception as exc:  # noqa: BLE001  whatever the store raises, the runs must not wait for ever
+            _log.warning("bundle_not_fetched", definition_id=definition[1], error=str(exc))
+            reason = f"the bundle could not be fetched: {exc}"
+            self._settle_fetch(definition, lambda run: self._lost([run], reason))
+        else:
+            self._settle_fetch(definition, lambda run: self._place(run, program))
+
+    def _settle_fetch(self, definition: Definition, settle: Callable[[HeldRun], None]) -> None:
+        del self._fetching[definition]
+        for run in self._waiting.pop(definition, []):
+            if self._runs.get(run.run_id) is run:
+                settle(run)
+
+    def _place(self, run: HeldRun, program: Program) -> None:
+        self._fleet.place(run, program, alone=run.start is not None and run.start.alone)
+
+    def _lost(self, runs: Sequence[HeldRun], reason: str) -> None:
+        for run in runs:
+            if self._runs.get(run.run_id) is run:
+                del self._runs[run.run_id]
+        self._listener.lost([run.name for run in runs], reason)
+
+    def _refused(self, run: HeldRun, error: ErrorInfo) -> None:
+        if self._runs.get(run.run_id) is run:
+            del self._runs[run.run_id]
+        self._listener.diverged(*run.name, error)
+
+
+def _refusal(exc: Refused) -> ErrorInfo:
+    line = str(exc.place) if exc.place is not None else None
+    return ErrorInfo(exc.code, "", exc.message, line, retryable=False)
