@@ -29,10 +29,11 @@ class Item:
     value: str | None = None
     error: dict[str, Any] | None = None
     abandoned: bool = False
+    opened: bool = False
 
     def starts_at_once(self) -> bool:
-        """Whether a first attempt may start before the request is on record."""
-        return self.kind == "step" and not self.exclusive
+        """Whether a first attempt may start before the request is on record. `opened`: it is on record already."""
+        return self.kind == "step" and not self.exclusive and not self.opened
 
     def request(self, turn_after: int, token: str | None) -> dict[str, Any]:
         """The request as it stands in a TURN; `token` is that of an attempt the host has started."""

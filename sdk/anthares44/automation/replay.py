@@ -2,7 +2,8 @@
 
 After the delivery k every recorded item with `after = k` must have been requested, in any order; an item
 with another `after`, or a body that ends with deliveries left, is E_NONDETERMINISTIC_REPLAY. The outcome
-is one turn that holds only what no record knows.
+is one turn that holds all that has no settled outcome: what no record knows, and what is on record as opened
+(its timeout and retry policy stand in no record; the executor decides when it starts).
 """
 
 from collections import defaultdict
@@ -94,6 +95,9 @@ class Replay:
             return True
         if record.kind == item.kind and record.after == item.after:
             due.pop(item.id, None)
+            if not record.settled:
+                item.opened = True
+                self._carried[item.id] = item
             return True
         self._diverge(
             _named(record.kind, item.id, record.after),
@@ -104,10 +108,9 @@ class Replay:
 
     def _let_go(self, abandon: Abandon) -> None:
         record = self._records.get(abandon.target)
-        if record is None:
-            # In flight in an earlier life at most, and wanted by nobody now.
-            self._carried.pop(abandon.target, None)
-        elif not record.settled:
+        # In flight or opened in an earlier life at most, and wanted by nobody now.
+        self._carried.pop(abandon.target, None)
+        if record is not None and not record.settled:
             self._carried[f"{abandon.target}\n"] = abandon
 
     def _missing(self, item: str, turn: Turn) -> None:
