@@ -111,10 +111,11 @@ class RunLoop(ClosedLoop):
                     self.owner.spins(rounds)
                     return
                 for handle in batch:
-                    if not handle.cancelled():
-                        # An exit asked for by the body is its outcome: the task holds it already.
-                        with contextlib.suppress(SystemExit, KeyboardInterrupt):
-                            handle._run()  # noqa: SLF001 - how an event loop runs a handle
+                    if not handle._cancelled:  # noqa: SLF001 - as event loops do
+                        try:
+                            handle._run()  # noqa: SLF001 - as event loops do
+                        except (SystemExit, KeyboardInterrupt):
+                            continue  # an exit asked for by the body is its outcome: the task holds it already
         finally:
             _set_running_loop(outer)
             sys.set_asyncgen_hooks(*hooks)
@@ -132,6 +133,8 @@ class RunLoop(ClosedLoop):
         _set_running_loop(self)
         try:
             for task in self.tasks:
+                if task.done():
+                    continue
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - dropped on purpose, not by mistake
                 _close(task)
         finally:

@@ -5,6 +5,7 @@ at fault, and a fixed version goes on where this one stopped.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, TypedDict
 
 from anthares44.automation.durations import Duration, seconds_of
@@ -35,6 +36,11 @@ def check_id(item: object) -> str:
     """The id, when it is printable text of 1 to 128 characters that does not start with `~`."""
     if not isinstance(item, str):
         raise DeclarationError(f"a step's id must be text, not {type(item).__name__}")
+    return _check_id_text(item)
+
+
+@lru_cache(maxsize=4096)
+def _check_id_text(item: str) -> str:
     if not 0 < len(item) <= LONGEST_ID or not item.isprintable() or item.isspace():
         raise DeclarationError(f"the step id {item[:LONGEST_ID]!r} must be 1 to {LONGEST_ID} printable characters")
     if item[0] == "~":
@@ -106,5 +112,5 @@ def check_concurrency(concurrency: Mapping[str, Any] | None) -> dict[str, Any] |
 def _duration(what: str, duration: Duration) -> float:
     try:
         return seconds_of(duration)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:  # a list, say, cannot even be looked up
         raise DeclarationError(f"{what}: {error}") from None

@@ -156,23 +156,25 @@ class Host:
 
     def _done(self, attempt: Attempt, text: str) -> None:
         self._seats.reported(attempt)
-        self._link.send({"t": "DONE", **_outcome_of(attempt), "value": text})
+        self._link.send(_outcome_of("DONE", attempt, "value", text))
 
     def _failed(self, attempt: Attempt, error: dict[str, Any], lingers: bool) -> None:
         self._seats.reported(attempt)
-        message = {"t": "FAILED", **_outcome_of(attempt), "error": error}
+        message = _outcome_of("FAILED", attempt, "error", error)
         if lingers:
             message["lingers"] = True
         self._link.send(message)
 
 
-def _outcome_of(attempt: Attempt) -> Message:
+def _outcome_of(kind: str, attempt: Attempt, name: str, outcome: Any) -> Message:
     return {
+        "t": kind,
         "run": attempt.run.run_id,
         "fence": attempt.run.fence,
         "item": attempt.item.id,
         "attempt": attempt.number,
         "token": attempt.token,
+        name: outcome,
         "cost": round(attempt.cost(), 6),
         "cpu": round(attempt.cpu, 6),
     }
