@@ -156,13 +156,13 @@ class Client:
     ) -> dict[str, Any]:
         document = self._call(method, _API + path, body, query=query).document
         if not isinstance(document, dict):
-            raise _unreadable(200, f"an object was expected at {path}, not {type(document).__name__}")
+            raise _unreadable(f"an object was expected at {path}, not {type(document).__name__}")
         return document
 
     def _list(self, path: str) -> list[dict[str, Any]]:
         document = self._call("GET", _API + path).document
         if not isinstance(document, list):
-            raise _unreadable(200, f"a list was expected at {path}, not {type(document).__name__}")
+            raise _unreadable(f"a list was expected at {path}, not {type(document).__name__}")
         return document
 
 
@@ -173,7 +173,7 @@ def _answer(reply: Reply) -> Answer:
         text = reply.body.decode("utf-8")
         return Answer(reply.status, json.loads(text), text)
     except ValueError as exc:
-        raise _unreadable(reply.status, "the answer is not JSON") from exc
+        raise _unreadable("the answer is not JSON") from exc
 
 
 def refusal(reply: Reply) -> AutomationError:
@@ -205,5 +205,6 @@ def _without_problem(reply: Reply) -> AutomationError:
     return kind(code, message, details={"status": reply.status})
 
 
-def _unreadable(status: int, seen: str) -> Broken:
-    return Broken("E_INTERNAL", f"{seen}: is this the address of the automation service?", details={"status": status})
+def _unreadable(seen: str) -> Broken:
+    """A success that makes no sense; told as a bad gateway is."""
+    return Broken("E_INTERNAL", f"{seen}: is this the address of the automation service?", details={"status": 502})
