@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from processors.gateway.access import Access
-from processors.gateway.catalog_view import CatalogView
+from processors.runtime.current_catalog import CurrentCatalog
 from processors.gateway.events import Events
 from processors.gateway.health import Health
 from processors.gateway.hooks import Hooks
@@ -44,7 +44,7 @@ def build_app(
     parts = Parts(
         door=door,
         catalog=catalog,
-        view=CatalogView(catalog),
+        current=CurrentCatalog(catalog),
         queries=queries,
         access=Access(tokens, door, allowed.token_cache),
         secrets=Secrets(master_key),

@@ -33,7 +33,7 @@ class Hooks:
         parts = self._parts
         require_json(request)
         body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
-        snapshot = await parts.view.current()
+        snapshot = await parts.current.get()
         now = parts.door.now()
         trigger = self._verified(request, snapshot, body, now)
         key = key_in_header(request)

@@ -12,7 +12,7 @@ from processors.engine.moves import TERMINAL
 from processors.gateway.documents import attempt_document, find_run
 from processors.gateway.fields import flag_parameter
 from processors.gateway.parts import ACCEPTED, Parts
-from processors.gateway.problems import REQUEST_ID
+from processors.gateway.problems import REQUEST, REQUEST_ID
 from processors.ports.run_queries import Attempt, Cursor, News
 from processors.ports.tokens import READ
 from schemas.errors import Refused, Unavailable
@@ -36,7 +36,7 @@ class RunLog:
             headers={
                 "Content-Type": "text/event-stream",
                 "Cache-Control": "no-store",
-                REQUEST_ID: request["request_id"],
+                REQUEST_ID: request[REQUEST],
             }
         )
         await response.prepare(request)

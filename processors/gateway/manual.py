@@ -44,7 +44,7 @@ class ManualRuns:
             )
         body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
         fields = read_fields(body, RunFields)
-        snapshot = await parts.view.current()
+        snapshot = await parts.current.get()
         now = parts.door.now()
         run = manual_run(
             snapshot,

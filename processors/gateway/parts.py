@@ -9,7 +9,7 @@ import structlog
 from aiohttp import web
 
 from processors.gateway.access import Access
-from processors.gateway.catalog_view import CatalogView
+from processors.runtime.current_catalog import CurrentCatalog
 from processors.gateway.limits import Limits
 from processors.gateway.lookups import SharedLookup
 from processors.gateway.polling import SharedPoll
@@ -28,7 +28,7 @@ _log = structlog.get_logger(__name__)
 class Parts:
     door: Door
     catalog: Catalog
-    view: CatalogView
+    current: CurrentCatalog
     queries: RunQueries
     access: Access
     secrets: Secrets

@@ -16,6 +16,7 @@ from aiohttp import web
 from schemas.errors import AutomationError, Broken, Refused, code_of
 
 REQUEST_ID = "A44-Request-Id"
+REQUEST = web.RequestKey("request_id", str)
 PROBLEM = "application/problem+json"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -65,7 +66,7 @@ def _hints(status: int, code: str) -> dict[str, str]:
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The outermost layer of the application."""
     request_id = new_request_id()
-    request["request_id"] = request_id
+    request[REQUEST] = request_id
     try:
         response = await handler(request)
     except AutomationError as error:

@@ -60,7 +60,7 @@ class Publications:
 
     async def workflows(self, request: web.Request) -> web.StreamResponse:
         token = await self._parts.access.require(request, READ)
-        snapshot = await self._parts.view.current()
+        snapshot = await self._parts.current.get()
         return json_response(
             [
                 {
@@ -76,7 +76,7 @@ class Publications:
 
     async def triggers(self, request: web.Request) -> web.StreamResponse:
         token = await self._parts.access.require(request, READ)
-        snapshot = await self._parts.view.current()
+        snapshot = await self._parts.current.get()
         return json_response(
             [
                 _trigger_document(trigger)
@@ -91,7 +91,7 @@ class Publications:
         token = await parts.access.require(request, WRITE)
         body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
         trigger_id = request.match_info["trigger"]
-        trigger = (await parts.view.current()).triggers.get((token.project_id, trigger_id))
+        trigger = (await parts.current.get()).triggers.get((token.project_id, trigger_id))
         if trigger is None or trigger.type != WEBHOOK:
             raise Refused("E_TRIGGER_NOT_FOUND", f"{trigger_id[:80]!r} is no webhook trigger of this project")
         timestamp = str(int(parts.door.now().timestamp()))

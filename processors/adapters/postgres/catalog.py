@@ -5,10 +5,11 @@ In this order: read the files; lock the catalog; look at what is in force; decid
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, IsolationLevel
 from psycopg.rows import TupleRow, class_row, dict_row, tuple_row
 
 from processors.adapters.postgres.pooled import Pool, ask, borrowed
@@ -42,8 +43,7 @@ class PostgresCatalog:
 
     async def snapshot(self) -> CatalogSnapshot:
         """Definitions never change, so only those that are new are read."""
-        async with self._loading, borrowed(self._pool) as conn, conn.transaction():
-            await conn.execute(self._sql["read_whole"])
+        async with self._loading, borrowed(self._pool) as conn, _one_moment(conn):
             version = int((await _rows(conn, self._sql["find_version"]))[0]["catalog_version"])
             triggers = [Trigger(**row) for row in await _rows(conn, self._sql["find_triggers"])]
             queues = await _rows(conn, self._sql["find_queues"])
@@ -105,6 +105,17 @@ class PostgresCatalog:
         await conn.execute(self._sql["raise_version"])
         said = [f"{item.kind} {item.id} {item.version or ''} {item.change}" for item in decided.published]
         await conn.execute(self._sql["record_publication"], {**project, "details": json.dumps(said)})
+
+
+@asynccontextmanager
+async def _one_moment(conn: AsyncConnection[TupleRow]) -> AsyncIterator[None]:
+    """All questions of the block see one state of the catalog."""
+    await conn.set_isolation_level(IsolationLevel.REPEATABLE_READ)
+    try:
+        async with conn.transaction():
+            yield
+    finally:
+        await conn.set_isolation_level(None)
 
 
 async def _rows(

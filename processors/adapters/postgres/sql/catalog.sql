@@ -2,10 +2,6 @@
 -- A number that changes with every publication.
 select catalog_version from automation.installation;
 
--- name: read_whole
--- All questions of the transaction see one state of the catalog.
-set transaction isolation level repeatable read, read only;
-
 -- name: find_triggers
 -- All triggers in force.
 select project_id, trigger_id, type as type_, event_type, workflow_id, pinned_version, spec, secret_number

@@ -178,5 +178,5 @@ insert into automation.audit_log (project_id, actor, action, subject, details)
 values (%(project_id)s, %(actor)s, 'run.cancel', %(run_id)s, %(body)s);
 
 -- name: tell_mail
--- Wakes executors and the scheduler; a slow poll suffices where it is lost.
-notify a44_mail;
+-- Wakes executors for the mail and the scheduler for the grant; slow polls suffice where it is lost.
+select pg_notify('a44_mail', ''), pg_notify('a44_pending', '');

@@ -1,0 +1,149 @@
+"""A real gateway on a real Postgres, and a caller that signs as senders do."""
+
+import hashlib
+import hmac
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from processors.adapters.postgres.catalog import PostgresCatalog
+from processors.adapters.postgres.connections import open_pool
+from processors.adapters.postgres.door import PostgresDoor
+from processors.adapters.postgres.run_queries import PostgresRunQueries
+from processors.adapters.postgres.tokens import PostgresTokens
+from processors.adapters.postgres.wakeups import Notifier
+from processors.gateway.app import build_app
+from processors.gateway.limits import Limits
+from processors.gateway.server import serve
+
+PROJECT = "pj_shop"
+MASTER_KEY = bytes(range(32))
+
+WORKFLOW = """
+name: invoice-settle
+version: 1
+trigger:
+  event: billing.invoice.finalized
+  webhook: {id: trg_settle}
+steps:
+  - id: pause
+    uses: sleep
+    duration: 1s
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+
+    @property
+    def code(self) -> str:
+        return str(self.body["code"])
+
+
+class Gateway:
+    """The doors as callers see them, and the database behind."""
+
+    def __init__(self, url: str, dsn: str, session: aiohttp.ClientSession, token: str, tokens: PostgresTokens) -> None:
+        self.url = url
+        self.dsn = dsn
+        self.session = session
+        self.token = token
+        self.tokens = tokens
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        json: Any = None,
+        data: Any = None,
+    ) -> Answer:
+        sent = {"Authorization": f"Bearer {token or self.token}", **(headers or {})}
+        async with self.session.request(method, self.url + path, headers=sent, json=json, data=data) as response:
+            body = await response.json(content_type=None)
+            assert "A44-Request-Id" in response.headers
+            return Answer(response.status, response.headers, body)
+
+    async def publish(self, files: Mapping[str, str], *, dev: bool = False, token: str | None = None) -> Answer:
+        return await self.call("POST", "/v1/automation/publish", json={"files": files, "dev": dev}, token=token)
+
+    async def hook(
+        self,
+        secret: str,
+        body: bytes,
+        *,
+        trigger: str = "trg_settle",
+        project: str = PROJECT,
+        key: str | None = None,
+        timestamp: str | None = None,
+        signature: str | bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        stamp = str(int(time.time())) if timestamp is None else timestamp
+        signed = hmac.new(secret.encode(), stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+        sent = {
+            "Content-Type": "application/json",
+            "A44-Timestamp": stamp,
+            "A44-Signature": signed if signature is None else signature,
+            **({} if key is None else {"A44-Idempotency-Key": key}),
+            **(headers or {}),
+        }
+        async with self.session.post(f"{self.url}/v1/{project}/{trigger}", data=body, headers=sent) as response:
+            return Answer(response.status, response.headers, await response.json(content_type=None))
+
+    async def run(self, key: str, *, query: str = "", token: str | None = None, **fields: Any) -> Answer:
+        return await self.call(
+            "POST",
+            f"/v1/automation/workflows/wf_invoice_settle/runs{query}",
+            json=fields,
+            headers={"A44-Idempotency-Key": key},
+            token=token,
+        )
+
+    async def rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
+        async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True, row_factory=dict_row) as conn:
+            cursor = await conn.execute(query.encode(), parameters)
+            return await cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture
+def limits() -> Limits:
+    return Limits(body_seconds=2.0, ping=0.3)
+
+
+@pytest.fixture
+async def gateway(migrated_database: str, limits: Limits) -> AsyncIterator[Gateway]:
+    async with AsyncExitStack() as stack:
+        pool = await stack.enter_async_context(open_pool(migrated_database, "gateway"))
+        notifier = Notifier(migrated_database)
+        stack.push_async_callback(notifier.aclose)
+        door = PostgresDoor(migrated_database, "a44.events.v1", notifier, lambda _: None)
+        await door.open()
+        stack.push_async_callback(door.aclose)
+        tokens = PostgresTokens(pool)
+        app = build_app(door, PostgresCatalog(pool), PostgresRunQueries(pool), tokens, MASTER_KEY, limits)
+        site = await serve(app, "127.0.0.1", 0)
+        stack.push_async_callback(site.stop)
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        token = await tokens.create_token(PROJECT, "tests", ["automation:write"])
+        yield Gateway(site.url, migrated_database, session, token, tokens)
+
+
+@pytest.fixture
+async def secret(gateway: Gateway) -> str:
+    """The secret of `trg_settle`, with its workflow published."""
+    answer = await gateway.publish({"settle.yaml": WORKFLOW})
+    assert answer.status == 200, answer.body
+    return str(answer.body["webhooks"][0]["secret"])
