@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from schemas.errors import Refused, Unavailable
 from topology.topics import TopicSpec
 
-log = logging.getLogger(__name__)
+_driver_log = logging.getLogger("a44.kafka.admin")
 
 _SECONDS: Final = 5.0
 
@@ -30,7 +30,7 @@ class KafkaAdmin:
             "reconnect.backoff.max.ms": 1_000,
             "socket.timeout.ms": int(_SECONDS * 1000),
         }
-        self._client = AdminClient(settings, logger=log)
+        self._client = AdminClient(settings, logger=_driver_log)
 
     async def ensure_topics(self, specs: Sequence[TopicSpec], replication: int = 1) -> list[str]:
         """Make the topics that are missing. Raises Unavailable, or Refused where the broker will not have one."""

@@ -6,9 +6,10 @@ from the group's commits. A broker that is away, or a topic made again, is ridde
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
+
+import structlog
 
 from processors.adapters.kafka.admin import KafkaAdmin
 from processors.adapters.kafka.faust_worker import ConsumerSettings, FaustWorker
@@ -25,7 +26,7 @@ from schemas.errors import Refused, Unavailable
 
 __all__ = ["ConsumerSettings", "consume"]
 
-log = logging.getLogger(__name__)
+_log = structlog.get_logger("kafka.consumer")
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
@@ -50,7 +51,7 @@ async def consume(
         if life.failure is not None:
             raise life.failure
         if reason:
-            log.warning("the consumer of %s begins anew: %s", settings.topic, reason)
+            _log.warning("consumer_begins_anew", topic=settings.topic, group=settings.group, reason=reason)
             on_state(ConsumerState(Phase.WAITING, reason=reason))
             await pause.wait(stop)
 
@@ -129,7 +130,7 @@ class _Life:
             try:
                 found = (await self._admin.topic_ids([self._settings.topic])).get(self._settings.topic)
             except (Unavailable, Refused) as exc:
-                log.info("the topic's id cannot be asked: %s", exc.message)
+                _log.info("topic_id_unknown", topic=self._settings.topic, reason=exc.message)
                 continue
             if found != self._topic_id:
                 return "the topic was made again" if found else "the topic is gone"

@@ -6,13 +6,13 @@ slower), seeks where its reader says at each assignment, and commits by itself, 
 """
 
 import asyncio
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import faust
+import structlog
 from aiokafka import TopicPartition
 from aiokafka.errors import ConsumerStoppedError, IllegalStateError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
@@ -24,7 +24,7 @@ from yarl import URL
 
 from processors.ports.streams import Record
 
-log = logging.getLogger(__name__)
+_log = structlog.get_logger("kafka.consumer")
 
 _COMMIT_SECONDS: Final = 3.0
 _HANDOVER_SECONDS: Final = 10.0
@@ -68,7 +68,7 @@ class _QuietThread(WorkerThread):  # type: ignore[misc]
         try:
             super().run()
         except Exception as exc:  # noqa: BLE001 - the service has noted it; the default hook would print it
-            log.warning("the consumer's thread ended: %r", exc)
+            _log.warning("consumer_thread_ended", reason=repr(exc))
 
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
@@ -83,7 +83,7 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         return made
 
     def on_crash(self, msg: str, *fmt: Any, **_: Any) -> None:
-        log.warning(msg.format(*fmt))
+        _log.warning("consumer_thread_crashed", reason=msg.format(*fmt))
 
     async def on_thread_stop(self) -> None:
         """Leave the group also in generation 0: the embedded broker counts from there, and aiokafka
@@ -183,7 +183,7 @@ class _Consumer(driver.Consumer):  # type: ignore[misc]
         try:
             await self._seek_to(tps, found)
         except (IllegalStateError, KafkaError) as exc:  # rebalanced meanwhile, or the broker went away
-            log.info("seeking is tried again: %r", exc)
+            _log.info("seek_repeated", reason=repr(exc))
             await asyncio.sleep(0.1)
             return False
         self._seek_done = wanted
@@ -213,7 +213,7 @@ class _Consumer(driver.Consumer):  # type: ignore[misc]
             async with asyncio.timeout(_COMMIT_SECONDS):
                 await self._thread.commit_offsets(offsets)
         except (KafkaError, TimeoutError) as exc:
-            log.info("offsets were not committed to Kafka: %r", exc)
+            _log.info("offsets_not_committed", reason=repr(exc))
             return False
         self._told_kafka.update(offsets)
         return True
@@ -306,4 +306,4 @@ class FaustWorker:
             async with asyncio.timeout(_STOP_SECONDS):
                 await self._app.stop()
         except TimeoutError:
-            log.warning("the consumer did not end within %s s", _STOP_SECONDS)
+            _log.warning("consumer_left_behind", seconds=_STOP_SECONDS)

@@ -1,6 +1,7 @@
 """Writes batches through librdkafka: idempotent, acks=all, a report awaited for every record.
 
-One thread serves the reports; a batch crosses to the event loop once, when its last report is in.
+One thread serves the reports; a batch crosses to the event loop once, when its last report is in. The
+first failure takes back what still waits behind it, so that nothing overtakes the record that failed.
 An idempotent producer that met a broker without its data never recovers, so after a report that timed
 out, an unknown topic or a fatal error a new producer takes its place.
 """
@@ -13,39 +14,28 @@ from functools import partial
 from typing import Any, Final
 
 import confluent_kafka
+import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from processors.ports.streams import Delivery, Outgoing
 from schemas.errors import Broken, Unavailable
 
-log = logging.getLogger(__name__)
+_log = structlog.get_logger("kafka.producer")
+_driver_log = logging.getLogger("a44.kafka.producer")
+# librdkafka calls the setting experimental at each start; it is tested here.
+_driver_log.addFilter(lambda record: "enable.gapless.guarantee is experimental" not in record.getMessage())
 
 _POLL_SECONDS: Final = 0.2
 _FULL_SECONDS: Final = 0.01
 _FLUSH_SECONDS: Final = 3.0
-_WORN_OUT: Final = frozenset(
-    getattr(KafkaError, name)
-    for name in (
-        "_MSG_TIMED_OUT",
-        "_FATAL",
-        "_UNKNOWN_TOPIC",
-        "_UNKNOWN_PARTITION",
-        "UNKNOWN_TOPIC_OR_PART",
-        "UNKNOWN_TOPIC_ID",
-        "INCONSISTENT_TOPIC_ID",
-        "OUT_OF_ORDER_SEQUENCE_NUMBER",
-        "UNKNOWN_PRODUCER_ID",
-    )
-    if hasattr(KafkaError, name)
-)
-
 Report = Callable[[KafkaError | None, Message], None]
 
 
 class _Reports:
     """The reports of one batch: `add` runs on the poll thread, everything else on the loop."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, life: "_Life", size: int) -> None:
+        self._life = life
         self.answers: list[Delivery | KafkaError | None] = [None] * size
         self._came = 0
         self._expected = -1
@@ -53,7 +43,11 @@ class _Reports:
         self._done: asyncio.Future[None] = self._loop.create_future()
 
     def add(self, at: int, error: KafkaError | None, message: Message) -> None:
-        self.answers[at] = Delivery(message.partition(), message.offset()) if error is None else error
+        if error is None:
+            self.answers[at] = Delivery(message.partition(), message.offset())
+        else:
+            self.answers[at] = error
+            self._life.take_back()
         self._came += 1
         if self._came == self._expected and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._finish)
@@ -74,8 +68,9 @@ class _Life:
     """One librdkafka producer with the thread that serves it."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        self.client = confluent_kafka.Producer(settings, logger=log)
+        self.client = confluent_kafka.Producer(settings, logger=_driver_log)
         self.worn_out = False
+        self.taken_back = False
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="a44-producer", daemon=True)
         self._thread.start()
@@ -85,6 +80,12 @@ class _Life:
             self.client.poll(_POLL_SECONDS)
         self.client.purge()  # whoever still waits is answered now
         self.client.flush(_FLUSH_SECONDS)
+
+    def take_back(self) -> None:
+        """On the poll thread: fail whatever is still waiting. Which takes time, so once is enough."""
+        if not self.taken_back:
+            self.taken_back = self.worn_out = True
+            self.client.purge(blocking=False)
 
     def write(self, record: Outgoing, report: Report | None) -> None:
         """Queue a record. Raises BufferError while the queue is full."""
@@ -110,6 +111,7 @@ class KafkaProducer:
             "client.id": client_id,
             "enable.idempotence": True,
             "acks": "all",
+            "enable.gapless.guarantee": True,
             "message.timeout.ms": int(message_timeout * 1000),
             "linger.ms": 1,
             "partitioner": "murmur2_random",
@@ -124,7 +126,7 @@ class KafkaProducer:
     async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable]:
         """Write a batch and wait for its reports."""
         life = self._current()
-        reports = _Reports(len(batch))
+        reports = _Reports(life, len(batch))
         refused: KafkaError | None = None
         written = 0
         for at, record in enumerate(batch):
@@ -132,13 +134,12 @@ class KafkaProducer:
                 await self._write(life, record, partial(reports.add, at))
             except KafkaException as exc:  # nothing behind it is written, or it would overtake
                 refused = exc.args[0]
+                life.worn_out = True
                 break
             written += 1
         if written:
             await reports.wait_for(written)
-        return [
-            self._told(life, record, answer or refused) for record, answer in zip(batch, reports.answers, strict=True)
-        ]
+        return [_told(record, answer or refused) for record, answer in zip(batch, reports.answers, strict=True)]
 
     def send_unawaited(self, batch: Sequence[Outgoing]) -> None:
         """Write hints; what finds no room is dropped."""
@@ -147,10 +148,11 @@ class KafkaProducer:
             try:
                 life.write(record, None)
             except BufferError:
-                log.warning("the queue to the broker is full: hints are dropped")
+                _log.warning("hints_dropped", reason="the queue to the broker is full")
                 return
             except KafkaException as exc:
-                self._note(life, exc.args[0])
+                life.worn_out = True
+                _log.warning("hints_refused", reason=exc.args[0].str())
                 return
 
     async def aclose(self) -> None:
@@ -161,6 +163,8 @@ class KafkaProducer:
 
     async def _write(self, life: _Life, record: Outgoing, report: Report) -> None:
         while True:
+            if life.worn_out:  # something before it failed while it waited for room
+                raise KafkaException(KafkaError(KafkaError._PURGE_QUEUE))  # noqa: SLF001 - the name is public
             try:
                 life.write(record, report)
             except BufferError:  # librdkafka tells nobody when there is room again
@@ -170,21 +174,17 @@ class KafkaProducer:
 
     def _current(self) -> _Life:
         if self._life.worn_out:
+            _log.warning("producer_replaced", reason="a record could not be delivered")
             old, self._life = self._life, _Life(self._settings)
             farewell = asyncio.create_task(old.end(0.0))
             self._farewells.add(farewell)
             farewell.add_done_callback(self._farewells.discard)
         return self._life
 
-    def _told(self, life: _Life, record: Outgoing, answer: Delivery | KafkaError | None) -> Delivery | Unavailable:
-        if isinstance(answer, Delivery):
-            return answer
-        if answer is None:
-            raise Broken("E_INTERNAL", "a batch was answered before its last report")
-        self._note(life, answer)
-        return Unavailable("E_UNAVAILABLE", f"Kafka did not take a record for {record.topic}: {answer.str()}")
 
-    def _note(self, life: _Life, error: KafkaError) -> None:
-        if not life.worn_out and (error.fatal() or error.code() in _WORN_OUT):
-            life.worn_out = True
-            log.warning("a new producer takes over after: %s", error.str())
+def _told(record: Outgoing, answer: Delivery | KafkaError | None) -> Delivery | Unavailable:
+    if isinstance(answer, Delivery):
+        return answer
+    if answer is None:
+        raise Broken("E_INTERNAL", "a batch was answered before its last report")
+    return Unavailable("E_UNAVAILABLE", f"Kafka did not take a record for {record.topic}: {answer.str()}")

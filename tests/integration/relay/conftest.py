@@ -1,0 +1,148 @@
+"""A migrated database with a topic, rows for its outbox, relays to run, and a look at what was published."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import confluent_kafka
+import psycopg
+import pytest
+import pytest_asyncio
+
+from processors.adapters.kafka.admin import KafkaAdmin
+from processors.adapters.kafka.producer import KafkaProducer
+from processors.adapters.postgres.migrations import migrate
+from processors.adapters.postgres.relay_store import open_relay_store
+from processors.ports.streams import Producer
+from processors.relay.relay import run_relay
+from tests.support.waiting import until
+from topology.topics import TopicSpec
+
+PARTITIONS = 3
+LEASE = 2.0
+QUIET_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class Published:
+    partition: int
+    seq: int
+    key: str
+    value: str
+    headers: dict[str, str]
+
+
+class Outbox:
+    """A writer's connection."""
+
+    def __init__(self, conn: psycopg.AsyncConnection, topic: str) -> None:
+        self.conn = conn
+        self.topic = topic
+
+    async def put(self, *values: str, key: str = "k", headers: dict[str, str] | None = None) -> None:
+        for value in values:
+            await self.conn.execute(
+                "insert into automation.outbox (topic, partition_key, headers, value) values (%s, %s, %s, %s)",
+                (self.topic, key, None if headers is None else json.dumps(headers), value.encode()),
+            )
+
+    async def wake(self) -> None:
+        await self.conn.execute("notify a44_outbox")
+
+
+class Stage:
+    """Everything a test of the relay needs."""
+
+    def __init__(self, dsn: str, bootstrap: str, topic: str) -> None:
+        self.dsn = dsn
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.spec = TopicSpec(topic, PARTITIONS, 86_400_000)
+        self.admin = KafkaAdmin(bootstrap, "relay-test-admin")
+        self._consumer: confluent_kafka.Consumer | None = None
+        self._seen: list[Published] = []
+
+    @asynccontextmanager
+    async def writer(self, dsn: str | None = None) -> AsyncIterator[Outbox]:
+        async with await psycopg.AsyncConnection.connect(dsn or self.dsn, autocommit=True) as conn:
+            yield Outbox(conn, self.topic)
+
+    @asynccontextmanager
+    async def relay(
+        self, owner: str = "one", wrap: Callable[[Producer], Producer] = lambda real: real
+    ) -> AsyncIterator[asyncio.Task[None]]:
+        """A running relay; leaving the block stops it properly unless the test cancelled it."""
+        producer = KafkaProducer(self.bootstrap, f"relay-{owner}")
+        stop = asyncio.Event()
+        async with open_relay_store(self.dsn, lease=LEASE) as store:
+            task = asyncio.create_task(
+                run_relay(store, wrap(producer), self.admin, owner, stop, specs=[self.spec]), name=owner
+            )
+            try:
+                yield task
+            finally:
+                stop.set()
+                await asyncio.wait([task])
+                await producer.aclose()
+        if not task.cancelled():
+            task.result()
+
+    async def published(self) -> list[Published]:
+        """Everything so far, by partition and offset; asks until nothing more comes for a moment."""
+        await asyncio.to_thread(self._read_on)
+        return sorted(self._seen, key=lambda record: record.partition)
+
+    async def until_published(self, *values: str, seconds: float = 20.0) -> list[Published]:
+        """All records once these values, in any order, are among them."""
+        found: list[Published] = []
+
+        async def there() -> bool:
+            found[:] = await self.published()
+            return set(values) <= {record.value for record in found}
+
+        await until(there, f"{values} published", seconds)
+        return found
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def _read_on(self) -> None:
+        if self._consumer is None:
+            self._consumer = confluent_kafka.Consumer(
+                {
+                    "bootstrap.servers": self.bootstrap,
+                    "group.id": "nobody",
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "earliest",
+                    "fetch.wait.max.ms": 10,
+                    "topic.metadata.refresh.interval.ms": 100,
+                }
+            )
+            places = [confluent_kafka.TopicPartition(self.topic, n, 0) for n in range(PARTITIONS)]
+            self._consumer.assign(places)
+        while (message := self._consumer.poll(QUIET_SECONDS)) is not None:
+            if message.error() is not None:
+                assert message.error().code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, message.error()
+                continue
+            headers = {name: value.decode() for name, value in message.headers() or []}
+            seq = int(headers.pop("a44-seq"))
+            place = message.partition()
+            self._seen.append(Published(place, seq, message.key().decode(), message.value().decode(), headers))
+
+
+@pytest_asyncio.fixture
+async def stage(database: str, kafka_bootstrap: str, topic_prefix: str) -> AsyncIterator[Stage]:
+    await migrate(database)
+    made = Stage(database, kafka_bootstrap, f"{topic_prefix}events")
+    await made.admin.ensure_topics([made.spec])
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def short_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standing by is asked about more often, so that takeovers are quick to see."""
+    monkeypatch.setattr("processors.relay.relay.POLL_SECONDS", 0.5)
