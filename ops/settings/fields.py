@@ -97,12 +97,10 @@ class Settings(BaseSettings):
         description="runs held at once by one executor (executor)",
         examples=["a whole number from 1 to 100000"],
     )
-    hosts_per_bundle: int = Field(
-        default=1,
-        ge=1,
-        le=256,
-        description="step host processes for each code bundle (executor)",
-        examples=["a whole number from 1 to 256"],
+    allow_private_egress: bool = Field(
+        default=False,
+        description="whether connectors may reach loopback and private addresses (executor)",
+        examples=["true or false"],
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info",

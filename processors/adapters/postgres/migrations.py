@@ -64,3 +64,13 @@ def _check_unchanged(migration: Migration, recorded: str) -> None:
             f"{migration.name} differs from the file that was applied to this database; "
             "migrations are never edited: install the version that the database was made with, or a newer one",
         )
+
+
+async def check_schema(dsn: str) -> None:
+    """Raises `E_MIGRATION` when the database has not all migrations of this version."""
+    conn = await connect(dsn, "check")
+    async with conn:
+        rows = await (await conn.execute(statements("migrations")["applied"])).fetchall()
+    missing = [migration.name for migration in shipped() if migration.number not in {row[0] for row in rows}]
+    if missing:
+        raise Refused("E_MIGRATION", f"the database lacks {', '.join(missing)}; run a44 migrate first")

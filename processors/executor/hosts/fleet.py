@@ -5,6 +5,7 @@ A key whose host dies before it has imported a program waits longer for each nex
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -48,6 +49,7 @@ class Fleet:
         self._watch = Watch(listener, settings)
         self._keys: dict[HostKey, Host] = {}
         self._hosts: dict[Host, HostKey] = {}
+        self._alone: deque[tuple[HeldRun, Program]] = deque()
         self._spare: Host | None = None
         self._deaths: dict[HostKey, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -60,13 +62,21 @@ class Fleet:
             self._spare = self._new_host(_SPARE)
 
     def place(self, run: HeldRun, program: Program, *, alone: bool) -> None:
-        """Into the host of the program's key, or a new one."""
-        host = None if alone else self._keys.get(program.key)
+        """Into the host of the program's key, or a new one. Of hosts for one run there are only so many at once."""
+        if alone:
+            self._alone.append((run, program))
+            self._place_alone()
+            return
+        host = self._keys.get(program.key)
         if host is None:
-            host = self._host_for(program, alone=alone)
-            if not alone:
-                self._keys[program.key] = host
+            host = self._keys[program.key] = self._host_for(program, alone=False)
         host.take(run, program)
+
+    def _place_alone(self) -> None:
+        while self._alone and sum(host.alone for host in self._hosts) < self._settings.alone_hosts:
+            run, program = self._alone.popleft()
+            if not run.over:
+                self._host_for(program, alone=True).take(run, program)
 
     async def aclose(self) -> None:
         self._closed = True
@@ -98,6 +108,8 @@ class Fleet:
         if host is self._spare:
             self._spare = None
             self.warm()
+        if host.alone and not self._closed:
+            self._place_alone()
 
     # -- making and stopping ------------------------------------------------------------------------
 
@@ -105,6 +117,7 @@ class Fleet:
         spare = self._spare
         if spare is not None and spare.stage in {Stage.STARTING, Stage.SERVING} and not self._deaths.get(program.key):
             self._spare = None
+            self._deaths.pop(_SPARE, None)
             self._hosts[spare] = program.key
             spare.alone = alone
             host = spare

@@ -8,7 +8,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -64,8 +64,7 @@ class Link(asyncio.Protocol):
             self._loop.call_later(within, self._end, "a process that it left behind holds its socket")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101  a stream socket was given
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
         self._flush()
 
     def data_received(self, data: bytes) -> None:

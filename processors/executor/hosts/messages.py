@@ -3,7 +3,7 @@
 `read` raises WireError on a type that is not of version 1 or on a field of another type; unknown fields are ignored.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -75,6 +75,9 @@ class CancelItem(_Struct, tag_field="kind", tag="cancel_item"):
     target: str
 
 
+Wanted = Step | Sleep | Timer | CancelItem
+
+
 class Ended(_Struct):
     status: Literal["succeeded", "failed", "cancelled"]
     value: str | None = None
@@ -107,7 +110,7 @@ class Turn(_Message, tag="TURN"):
     run: str
     fence: int
     after: int
-    requests: list[Step | Sleep | Timer | CancelItem]
+    requests: list[Wanted]
     ended: Ended | None = None
 
 
@@ -185,12 +188,17 @@ class Bye(_Message, tag="BYE"):
 
 Incoming = Hello | Loaded | LoadFailed | Turn | Done | Failed | Diverged | Progress | Beat | Log | Credit | Bye
 
+_KINDS: dict[Any, type[Incoming]] = {kind.__struct_config__.tag: kind for kind in get_args(Incoming)}
+
 
 def read(message: dict[str, Any]) -> Incoming:
+    kind = _KINDS.get(message.get("t"))
+    if kind is None:
+        raise WireError(f"unknown message type {str(message.get('t'))[:40]!r}")
     try:
-        return msgspec.convert(message, Incoming)  # type: ignore[no-any-return]  # a union is no type[T]
+        return msgspec.convert(message, kind)  # by its own type: a union would be worked out anew at each call
     except msgspec.ValidationError as exc:
-        raise WireError(f"{str(message.get('t'))[:40]}: {exc}") from exc
+        raise WireError(f"{kind.__struct_config__.tag}: {exc}") from exc
 
 
 def storable(text: str, limit: int) -> str:
@@ -238,7 +246,7 @@ def divergence(message: Diverged) -> ErrorInfo:
     )
 
 
-def request_of(wire: Step | Sleep | Timer | CancelItem) -> Request:
+def request_of(wire: Wanted) -> Request:
     if isinstance(wire, Step):
         retry = wire.retry
         policy = RetryPolicy(retry.max, retry.base, retry.cap, retry.strategy)

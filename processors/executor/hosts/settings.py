@@ -20,6 +20,7 @@ class HostSettings:
     account: tuple[int, int] | None = None
     redact_exempt: tuple[str, ...] = ()
     spare: bool = True
+    alone_hosts: int = 8
     result_bytes: int = 16 * 1024 * 1024
     items: int = 10_000
 

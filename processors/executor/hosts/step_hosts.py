@@ -48,7 +48,7 @@ class StepHosts:
     # -- the port -----------------------------------------------------------------------------------
 
     def start(self, run: BodyStart) -> None:
-        before = self._runs.pop(run.run_id, None)
+        before = self._runs.get(run.run_id)
         if before is not None:
             self._leave(before)
         held = self._runs[run.run_id] = HeldRun(run.run_id, run.fence, run)
@@ -107,11 +107,11 @@ class StepHosts:
     def drop(self, run_id: str, fence: int) -> None:
         run = self._held(run_id, fence)
         if run is not None:
-            del self._runs[run_id]
             self._leave(run)
 
     async def aclose(self) -> None:
-        self._runs.clear()
+        for run in list(self._runs.values()):
+            self._remove(run)
         self._waiting.clear()
         fetches = list(self._fetching.values())
         for fetch in fetches:
@@ -134,18 +134,24 @@ class StepHosts:
 
     def _launch(self, launch: Launch) -> None:
         run, attempt = launch.run, launch.attempt
-        if self._runs.get(run.run_id) is run and run.host is not None:  # it may have left while this was held back
+        if run.host is not None:  # it may have left while this was held back
             attempt.deadline = time.monotonic() + attempt.allowed
             run.host.launch(launch)
 
     def _cancelled(self, launch: Launch) -> None:
         """An attempt that was held back and will not start: for the executor it was running."""
         run, attempt = launch.run, launch.attempt
-        if self._runs.get(run.run_id) is run:
+        if not run.over:
             error = ErrorInfo("E_CANCELLED", "CancelledError", f"step {attempt.item!r} was cancelled", retryable=False)
             self._listener.failed(*run.name, attempt.item, attempt.number, attempt.token, error, 0.0)
 
+    def _remove(self, run: HeldRun) -> None:
+        run.over = True
+        if self._runs.get(run.run_id) is run:
+            del self._runs[run.run_id]
+
     def _leave(self, run: HeldRun) -> None:
+        self._remove(run)
         if run.host is not None:
             run.host.drop(run)
 
@@ -165,7 +171,7 @@ class StepHosts:
     def _settle_fetch(self, definition: Definition, settle: Callable[[HeldRun], None]) -> None:
         del self._fetching[definition]
         for run in self._waiting.pop(definition, []):
-            if self._runs.get(run.run_id) is run:
+            if not run.over:
                 settle(run)
 
     def _place(self, run: HeldRun, program: Program) -> None:
@@ -173,13 +179,11 @@ class StepHosts:
 
     def _lost(self, runs: Sequence[HeldRun], reason: str) -> None:
         for run in runs:
-            if self._runs.get(run.run_id) is run:
-                del self._runs[run.run_id]
+            self._remove(run)
         self._listener.lost([run.name for run in runs], reason)
 
     def _refused(self, run: HeldRun, error: ErrorInfo) -> None:
-        if self._runs.get(run.run_id) is run:
-            del self._runs[run.run_id]
+        self._remove(run)
         self._listener.diverged(*run.name, error)
 
 

@@ -19,3 +19,8 @@ select checksum from public.automation_migrations where number = %(number)s;
 -- Remembers an applied migration.
 insert into public.automation_migrations (number, name, checksum)
 values (%(number)s, %(name)s, %(checksum)s);
+
+-- name: applied
+-- The numbers of all applied migrations; none where nothing was ever migrated.
+select number from public.automation_migrations
+ where to_regclass('public.automation_migrations') is not null;

@@ -1,0 +1,174 @@
+"""Each role from its settings: the only place that knows which adapter stands behind which port."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from ops.composition.bodies import open_bodies
+from ops.composition.hints import CommandHints
+from ops.settings import Settings
+from processors.adapters.kafka.admin import KafkaAdmin
+from processors.adapters.kafka.consumer import ConsumerSettings, consume
+from processors.adapters.kafka.producer import KafkaProducer
+from processors.adapters.postgres.catalog import PostgresCatalog
+from processors.adapters.postgres.connections import open_pool
+from processors.adapters.postgres.door import PostgresDoor
+from processors.adapters.postgres.ingest_log import PostgresIngestLog
+from processors.adapters.postgres.journal import PostgresJournal
+from processors.adapters.postgres.relay_store import open_relay_store
+from processors.adapters.postgres.run_queries import PostgresRunQueries
+from processors.adapters.postgres.schedule import PostgresSchedule
+from processors.adapters.postgres.tokens import PostgresTokens
+from processors.adapters.postgres.wakeups import Channel, Notifier, listen
+from processors.executor.executor import Executor
+from processors.gateway.app import build_app
+from processors.gateway.limits import Limits
+from processors.gateway.server import serve
+from processors.ingest.ingest import Ingest
+from processors.ports.streams import ConsumerState, Phase, Record
+from processors.relay.relay import run_relay
+from processors.runtime.current_catalog import CurrentCatalog
+from processors.scheduler.scheduler import Scheduler
+from schemas.commands import StepCommand, decode_commands
+from topology.topics import Topics, TopicSpec
+
+OnReady = Callable[[str, Mapping[str, object]], None]
+RoleRunner = Callable[[Settings, asyncio.Event, OnReady], Coroutine[Any, Any, None]]
+HOUR_SECONDS = 3600.0
+
+
+async def _gateway(settings: Settings, stop: asyncio.Event, on_ready: OnReady) -> None:
+    window = settings.dedup_window_hours * HOUR_SECONDS
+    async with open_pool(settings.postgres_dsn, "gateway") as pool, _hints(settings) as (notifier, hints):
+        door = PostgresDoor(settings.postgres_dsn, _topics(settings).events, notifier, hints.granted)
+        await door.open()
+        app = build_app(
+            door,
+            PostgresCatalog(pool),
+            PostgresRunQueries(pool),
+            PostgresTokens(pool),
+            settings.master_key_bytes(),
+            Limits(dedup_window=window),
+        )
+        site = await serve(app, settings.gateway_host, settings.gateway_port)
+        on_ready("gateway", {"url": site.url})
+        await stop.wait()
+        await site.stop()
+        await door.aclose()
+
+
+async def _relay(settings: Settings, stop: asyncio.Event, on_ready: OnReady) -> None:
+    admin = KafkaAdmin(settings.kafka_bootstrap, f"{settings.owner}-relay-admin")
+    producer = KafkaProducer(settings.kafka_bootstrap, f"{settings.owner}-relay")
+    specs = topic_specs(settings)
+    try:
+        async with open_relay_store(settings.postgres_dsn) as store:
+            await admin.ensure_topics(specs)
+            on_ready("relay", {})
+            await run_relay(store, producer, admin, settings.owner, stop, specs=specs)
+    finally:
+        await producer.aclose()
+
+
+async def _ingest(settings: Settings, stop: asyncio.Event, on_ready: OnReady) -> None:
+    topics = _topics(settings)
+    log = PostgresIngestLog(settings.postgres_dsn, topics.dead_letters, settings.dedup_window_hours * HOUR_SECONDS)
+    async with open_pool(settings.postgres_dsn, "ingest", size=1) as pool, _hints(settings) as (_, hints):
+        await log.open()
+        ingest = Ingest(log, CurrentCatalog(PostgresCatalog(pool)), hints)
+        reading = _consumer(settings, topics.events, f"{settings.topic_prefix}.ingest")
+        await consume(reading, ingest, log, stop, _when_assigned(on_ready, "ingest"))
+        await log.aclose()
+
+
+async def _scheduler(settings: Settings, stop: asyncio.Event, on_ready: OnReady) -> None:
+    schedule = PostgresSchedule(settings.postgres_dsn)
+    async with _hints(settings) as (_, hints):
+        scheduler = Scheduler(schedule, hints)
+        listening = asyncio.create_task(listen(settings.postgres_dsn, {Channel.PENDING: scheduler.wake}, stop))
+        on_ready("scheduler", {})
+        await scheduler.run(stop)
+        await listening
+        await schedule.aclose()
+
+
+async def _executor(settings: Settings, stop: asyncio.Event, on_ready: OnReady) -> None:
+    topics = _topics(settings)
+    journal = PostgresJournal(settings.postgres_dsn, settings.owner, settings.lease_seconds)
+    async with open_pool(settings.postgres_dsn, "executor-catalog", size=2) as pool:
+        catalog = PostgresCatalog(pool)
+
+        async def kind_of(definition_id: int) -> str:
+            return (await catalog.definition(definition_id)).kind
+
+        executor = Executor(journal, kind_of, topics.run_events, settings.executor_slots)
+
+        async def take_commands(records: Sequence[Record]) -> None:
+            told = decode_commands([record.value for record in records])
+            executor.hint([command.run_id for command in told if isinstance(command, StepCommand)])
+
+        wakes = {Channel.GRANTED: executor.look_for_granted, Channel.MAIL: executor.look_for_mail}
+        reading = _consumer(settings, topics.commands, f"{settings.topic_prefix}.executors")
+        async with open_bodies(settings, catalog, executor.listener) as bodies:
+            executor.attach(bodies)
+            beside = [
+                asyncio.create_task(listen(settings.postgres_dsn, wakes, stop)),
+                asyncio.create_task(consume(reading, take_commands, None, stop, _when_assigned(on_ready, "executor"))),
+            ]
+            await executor.run(stop)
+            await asyncio.gather(*beside)
+
+
+ROLE_RUNNERS: Mapping[str, RoleRunner] = {
+    "gateway": _gateway,
+    "relay": _relay,
+    "ingest": _ingest,
+    "scheduler": _scheduler,
+    "executor": _executor,
+}
+
+
+def _topics(settings: Settings) -> Topics:
+    return Topics(settings.topic_prefix)
+
+
+def topic_specs(settings: Settings) -> list[TopicSpec]:
+    """The topics of this installation, with the partitions that the settings ask for where work is spread."""
+    topics = _topics(settings)
+    spread = {topics.events, topics.commands, topics.run_events}
+    return [
+        TopicSpec(spec.name, settings.partitions, spec.retention_ms, spec.max_record_bytes)
+        if spec.name in spread
+        else spec
+        for spec in topics.all()
+    ]
+
+
+@asynccontextmanager
+async def _hints(settings: Settings) -> AsyncIterator[tuple[Notifier, CommandHints]]:
+    notifier = Notifier(settings.postgres_dsn)
+    producer = KafkaProducer(settings.kafka_bootstrap, f"{settings.owner}-hints") if settings.kafka_bootstrap else None
+    try:
+        yield notifier, CommandHints(_topics(settings).commands, notifier, producer)
+    finally:
+        await notifier.aclose()
+        if producer is not None:
+            await producer.aclose()
+
+
+def _consumer(settings: Settings, topic: str, group: str) -> ConsumerSettings:
+    return ConsumerSettings(settings.kafka_bootstrap, group, topic, f"{settings.owner}-{group}")
+
+
+def _when_assigned(on_ready: OnReady, role: str) -> Callable[[ConsumerState], None]:
+    """Ready when the group has given this process its partitions for the first time."""
+    told = False
+
+    def hear(state: ConsumerState) -> None:
+        nonlocal told
+        if state.phase is Phase.ASSIGNED and not told:
+            told = True
+            on_ready(role, {"partitions": len(state.partitions)})
+
+    return hear
