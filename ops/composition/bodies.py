@@ -35,7 +35,8 @@ async def open_bodies(
     sql = ProjectSql(secrets, settings.postgres_dsn)
     private = settings.allow_private_egress
     async with open_http_connector(catalog.connector, secrets, allow_private_egress=private) as connector:
-        hosts = StepHosts(listener, bundle_of, HostSettings(interpreter=settings.python))
+        seen = tuple(name for name in settings.step_environment.split(",") if name)
+        hosts = StepHosts(listener, bundle_of, HostSettings(interpreter=settings.python, environment=seen))
         hosts.warm()
         try:
             yield {"yaml": YamlBodies(listener, spec_of, {CONNECTOR: connector, SQL: sql}), "code": hosts}

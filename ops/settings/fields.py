@@ -102,6 +102,12 @@ class Settings(BaseSettings):
         description="whether connectors may reach loopback and private addresses (executor)",
         examples=["true or false"],
     )
+    step_environment: str = Field(
+        default="",
+        pattern=r"^([A-Za-z_][A-Za-z0-9_]*(,[A-Za-z_][A-Za-z0-9_]*)*)?$",
+        description="names of environment variables that step hosts may see, beside a fixed few (executor)",
+        examples=["names separated by commas"],
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info",
         description="least severe line that is logged (every role)",
