@@ -2,7 +2,6 @@
 
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -65,7 +64,7 @@ def send(
         str | None, typer.Option("--signature", metavar="HEX", help="Send this signature as it is, to see a refusal.")
     ] = None,
     timestamp: Annotated[
-        str | None, typer.Option("--timestamp", metavar="UNIX", help="Send this time as it is, to see a refusal.")
+        str | None, typer.Option("--timestamp", metavar="UNIX", help="Sign and send this time, to see a refusal.")
     ] = None,
     project: ProjectOption = None,
     as_json: JsonOption = False,
@@ -97,8 +96,7 @@ def _proof(
 ) -> Signed:
     """The service's signature, or what was given instead of it."""
     if signature is None:
-        signed = client.sign(trigger, body)
-        return signed if timestamp is None else replace(signed, timestamp=timestamp)
+        return client.sign(trigger, body, timestamp)
     path = f"/v1/{quote(project_in_use(client, project), safe='')}/{quote(trigger, safe='')}"
     return Signed(path, timestamp or str(int(time.time())), signature)
 

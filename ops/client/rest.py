@@ -114,9 +114,13 @@ class Client:
             raise refusal(reply)
         return parse(line.rstrip("\r") for line in reply.body.decode("utf-8").split("\n"))
 
-    def sign(self, trigger_id: str, body: bytes) -> Signed:
-        """Ask the service to sign exact bytes for a webhook trigger; the secret stays there."""
-        document = self._object("POST", f"/triggers/{quote(trigger_id, safe='')}/sign", body)
+    def sign(self, trigger_id: str, body: bytes, timestamp: str | None = None) -> Signed:
+        """Ask the service to sign exact bytes for a webhook trigger; the secret stays there.
+
+        `timestamp` (Unix seconds) signs for another moment than now.
+        """
+        query = "" if timestamp is None else f"?{urlencode({'timestamp': timestamp})}"
+        document = self._object("POST", f"/triggers/{quote(trigger_id, safe='')}/sign{query}", body)
         try:
             return Signed(document["path"], str(document["A44-Timestamp"]), document["A44-Signature"])
         except KeyError as exc:

@@ -14,6 +14,8 @@ from processors.ports.tokens import READ, WRITE
 from processors.runtime.matching import WEBHOOK
 from schemas.errors import Refused
 
+MOST_TIMESTAMP_DIGITS = 15
+
 
 class PublicationFields(msgspec.Struct, forbid_unknown_fields=True):
     """`files` holds texts by relative path; `dev` makes revisions instead of versions."""
@@ -86,7 +88,10 @@ class Publications:
         )
 
     async def sign(self, request: web.Request) -> web.StreamResponse:
-        """Headers for exactly these bytes, valid for the next minutes. The secret stays here."""
+        """Headers for exactly these bytes, valid for the next minutes. The secret stays here.
+
+        `timestamp` (Unix seconds) signs for another moment: senders can see how a clock that is off is answered.
+        """
         parts = self._parts
         token = await parts.access.require(request, WRITE)
         body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
@@ -94,7 +99,11 @@ class Publications:
         trigger = (await parts.current.get()).triggers.get((token.project_id, trigger_id))
         if trigger is None or trigger.type != WEBHOOK:
             raise Refused("E_TRIGGER_NOT_FOUND", f"{trigger_id[:80]!r} is no webhook trigger of this project")
-        timestamp = str(int(parts.door.now().timestamp()))
+        timestamp = request.query.get("timestamp") or str(int(parts.door.now().timestamp()))
+        if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= MOST_TIMESTAMP_DIGITS):
+            raise Refused(
+                "E_INVALID_PARAMETER", f"timestamp is {timestamp[:40]!r}; expected Unix seconds, or leave it out"
+            )
         return json_response(
             {
                 TIMESTAMP: timestamp,

@@ -146,7 +146,7 @@ class Handler(BaseHTTPRequestHandler):
         if trigger != "trg_x":
             self._problem("E_TRIGGER_NOT_FOUND", f"{trigger} is no webhook trigger of this project")
             return
-        timestamp = str(int(time.time()))
+        timestamp = request.query.get("timestamp") or str(int(time.time()))
         signature = hmac.new(SECRET, timestamp.encode() + b"." + request.body, hashlib.sha256).hexdigest()
         path = f"/v1/{PROJECT}/{trigger}"
         self._json(200, {"A44-Timestamp": timestamp, "A44-Signature": signature, "path": path})

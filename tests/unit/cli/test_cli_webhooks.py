@@ -66,9 +66,11 @@ def test_an_old_timestamp_with_its_own_signature_is_sent_as_it_is(
     assert outcome.out.startswith("1/1  408 E_TIMESTAMP_SKEW   ")
 
 
-def test_a_timestamp_alone_replaces_the_signed_one(a44: Command, logged_in: RestService, payload: str) -> None:
+def test_a_timestamp_alone_is_signed_for_and_refused_by_the_clock(
+    a44: Command, logged_in: RestService, payload: str
+) -> None:
     outcome = send(a44, payload, "--timestamp", "1000000000")
-    assert outcome.out.startswith("1/1  401 E_SIGNATURE   ")
+    assert outcome.out.startswith("1/1  408 E_TIMESTAMP_SKEW   ")
 
 
 def test_json_is_one_line_for_each_try_also_for_refusals(a44: Command, logged_in: RestService, payload: str) -> None:
