@@ -40,7 +40,7 @@ def seal(text: str, what: str, limit: int = RESULT_BYTES) -> str:
     try:
         value = strict_json.decode(data)
     except Refused as exc:
-        raise _not_json(what, exc) from exc
+        raise not_json(what, exc) from exc
     return write(value, what, limit)
 
 
@@ -51,7 +51,7 @@ def write(value: Any, what: str, limit: int = RESULT_BYTES) -> str:
         if _SUSPECT.search(text) is not None:
             text = strict_json.encode(redact(value))
     except Refused as exc:
-        raise _not_json(what, exc) from exc
+        raise not_json(what, exc) from exc
     size = len(text) if text.isascii() else len(text.encode("utf-8"))
     if size > limit:
         raise too_large(what, f"{size} bytes", limit)
@@ -79,8 +79,8 @@ def too_large(what: str, seen: str, limit: int) -> Refused:
     )
 
 
-def _not_json(what: str, cause: Refused) -> Refused:
-    """A key of the data stays out of the message: the data may be somebody else's."""
+def not_json(what: str, cause: Refused) -> Refused:
+    """The refusal for what `strict_json` refused. A key of the data stays out of it: the data may be foreign."""
     reason = "a key stands twice in one object" if cause.code == "E_DUPLICATE_KEY" else cause.message
     return Refused("E_RESULT_NOT_JSON", f"{what} cannot be recorded as JSON without change: {reason}")
 

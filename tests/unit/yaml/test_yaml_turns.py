@@ -120,7 +120,7 @@ async def test_sleep_is_asked_for_and_never_started(stage: Stage):
 async def test_output_is_rendered_exactly_and_redacted(stage: Stage):
     spec = spec_of(
         "- {id: get-it, uses: connector/x.y, timeout: 1s}",
-        output="""{ big: "{{ steps['get-it'].n }}", whole: "{{ steps['get-it'].w }}", token: t, e: "{{ event.id }}" }""",
+        output="""{ big: "{{ steps['get-it'].n }}", w: "{{ steps['get-it'].w }}", token: t, e: "{{ event.id }}" }""",
     )
     stage.connector.answers.append('{"n": 1180591620717411303424, "w": 1.0}')
     stage.start(spec, start_of(go_until=GO))
@@ -128,7 +128,7 @@ async def test_output_is_rendered_exactly_and_redacted(stage: Stage):
     stage.deliver(1, "get-it")
     await stage.listener.next("turned")
     _, _, end = await stage.listener.next("turned")
-    assert end.value == '{"big":1180591620717411303424,"whole":1.0,"token":"[redacted]","e":"evt_1"}'
+    assert end.value == '{"big":1180591620717411303424,"w":1.0,"token":"[redacted]","e":"evt_1"}'
 
 
 async def test_an_output_that_cannot_be_rendered_fails_the_run(stage: Stage):

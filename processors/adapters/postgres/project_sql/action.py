@@ -24,10 +24,11 @@ from processors.ports.actions import ActionCall, StepFailure
 from processors.ports.secrets import Secrets
 from schemas import strict_json
 from schemas.errors import Refused
-from schemas.results import RESULT_BYTES, too_large
+from schemas.results import RESULT_BYTES, not_json, too_large
 from topology.steps import SqlStep
 
 _WHAT = "the result of the statement"
+_OF_VALUES = frozenset({"E_JSON_INVALID", "E_DUPLICATE_KEY", "E_BODY_UNSTORABLE"})
 
 
 class ProjectSql:
@@ -50,6 +51,10 @@ class ProjectSql:
             raise StepFailure(timed_out(call.timeout)) from exc
         except psycopg.Error as exc:
             raise StepFailure(failure_of(exc, call.timeout)) from exc
+        except Refused as exc:
+            if exc.code in _OF_VALUES:
+                raise not_json(_WHAT, exc) from exc
+            raise
 
     async def aclose(self) -> None:
         await self._connections.aclose()
@@ -84,11 +89,11 @@ async def _execute(cursor: _StatementCursor, query: str, values: list[Any]) -> s
     rows: list[str] = []
     size = 0
     names: list[str] = []
-    stream = cast("AsyncGenerator[TupleRow]", cursor.stream(query.encode(), values))
-    async with aclosing(stream):  # stopped early, it cancels the statement
+    # Stopped early, the stream cancels the statement.
+    async with aclosing(cast("AsyncGenerator[TupleRow]", cursor.stream(query.encode(), values))) as stream:
         async for row in stream:
             names = names or _column_names(cursor)
-            text = _row_text(dict(zip(names, row, strict=True)))
+            text = strict_json.encode(dict(zip(names, row, strict=True)))
             size += len(text.encode()) + 1
             if size > RESULT_BYTES:
                 raise too_large(_WHAT, f"over {RESULT_BYTES} bytes", RESULT_BYTES)
@@ -102,13 +107,6 @@ def _column_names(cursor: _StatementCursor) -> list[str]:
     if twice is not None:
         raise Refused("E_SQL", f"two columns of the result are called {twice}; name one of them with `as`")
     return names
-
-
-def _row_text(row: dict[str, Any]) -> str:
-    try:
-        return strict_json.encode(row)
-    except Refused as exc:
-        raise Refused("E_RESULT_NOT_JSON", f"{_WHAT} cannot be recorded as JSON: {exc.message}") from exc
 
 
 def _parameters(call: ActionCall, step: SqlStep) -> list[Any]:

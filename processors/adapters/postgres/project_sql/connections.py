@@ -11,9 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from processors.adapters.postgres.project_sql.failures import unreachable
@@ -27,7 +26,14 @@ DATABASE_SECRET = "sec_database"  # noqa: S105 - the name of a secret, not a sec
 MOST_CONNECTIONS = 4
 IDLE_SECONDS = 60.0
 
-_CONNECT_SECONDS = 10
+# An empty password and password file keep libpq from looking for one in the home folder.
+_SETTLED = {
+    "port": "5432",
+    "password": "",
+    "passfile": os.devnull,
+    "application_name": "a44-sql",
+    "connect_timeout": "10",
+}
 _IDLE_IN_TRANSACTION = "30s"
 _NEEDED = ("host", "user", "dbname")
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -128,7 +134,7 @@ class ProjectConnections:
 
     async def _give_back(self, lines: _Lines, connection: _Connection) -> None:
         is_current = lines in self._lines.values()
-        if not is_current or connection.closed or connection.info.transaction_status != TransactionStatus.IDLE:
+        if not is_current or connection.closed or connection.info.transaction_status != pq.TransactionStatus.IDLE:
             await connection.close()
             return
         loop = asyncio.get_running_loop()
@@ -176,9 +182,17 @@ def _checked(dsn: str, platform: Mapping[str, object]) -> str:
         raise _refused(f"names no {' and no '.join(missing)}")
     if _is_platform(given, platform):
         raise _refused("leads to the platform's own database or role, which holds the log")
-    # Empty values keep libpq from looking into the environment and the home folder of this process.
-    settled = {"port": "5432", "password": "", "passfile": os.devnull, "application_name": "a44-sql"}
-    return make_conninfo(**{**settled, "connect_timeout": str(_CONNECT_SECONDS), **given})
+    certificate = {} if given.get("sslcert") else {"sslcertmode": "disable"}
+    return make_conninfo(**{**_without_environment(), **_SETTLED, **certificate, **given})
+
+
+def _without_environment() -> dict[str, str]:
+    """What libpq would read from this process's `PG...` variables, put back to how it was compiled."""
+    found = {}
+    for option in pq.Conninfo.get_defaults():
+        if option.envvar and option.envvar.decode() in os.environ:
+            found[option.keyword.decode()] = (option.compiled or b"").decode()
+    return found
 
 
 def _is_platform(given: Mapping[str, str], platform: Mapping[str, object]) -> bool:
