@@ -111,10 +111,11 @@ class _Budget:
             raise EvaluationError(f"{self.what} is nested deeper than {MAX_DEPTH} levels")
 
 
-def bind(values: Mapping[str, Any], wanted: Wanted) -> dict[str, Any]:
+def bind(values: Mapping[str, Any], wanted: Wanted, limit: int = MAX_BOUND) -> dict[str, Any]:
     """A copy of the wanted parts of JSON data that the library takes without harm: what is absent stays
-    absent. Raises EvaluationError."""
-    return _bind_parts(values, wanted, _Budget(MAX_BOUND, "the data it reads"), 0)
+    absent. Raises EvaluationError.
+    """
+    return _bind_parts(values, wanted, _Budget(limit, "the data it reads"), 0)
 
 
 def _bind_parts(values: Mapping[str, Any], wanted: Wanted, budget: _Budget, depth: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ A plain path (`input.a.b`, `steps['x'].y`) is looked up exactly, without CEL, so
 every digit. Everything else is CEL over the parts of the scope that it names, and only those.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -12,6 +13,7 @@ from typing import Any
 from schemas.errors import Refused
 from topology import cel
 from topology.lexing import PathParts, Token, read_paths, scan, whole_path
+from topology.names import hint
 
 MAX_TEXT = 4096
 SHOWN = 80  # characters of an expression that a message shows
@@ -23,8 +25,10 @@ ALL_VARIABLES = ("data", "event", "input", "run", "step", "steps")
 
 _GROWTH = 256  # how many times over an expression may repeat the 64 KB it reads, by `+`
 _WORK = 1_000_000  # same, by putting one value into a list several times in nested `map`s
+_SEARCHED = 4096  # bytes read where a regular expression comes from data, or may run once an item of a list
 _MACROS = frozenset({"map", "filter", "all", "exists", "exists_one"})
 
+_UNDECLARED = re.compile(r"undeclared reference to '(\w+)")
 _MISSING = object()
 
 
@@ -37,6 +41,7 @@ class Expression:
     lookup: PathParts | None
     program: cel.Program = field(repr=False)
     wanted: cel.Wanted = field(repr=False)
+    limit: int = cel.MAX_BOUND
 
     def evaluate(self, scope: Mapping[str, Any]) -> Any:
         """Its value as plain JSON. Raises Refused E_EXPRESSION."""
@@ -49,7 +54,7 @@ class Expression:
         """As `evaluate`, but raises cel.EvaluationError."""
         if self.lookup is not None:
             return _look_up(self.lookup, scope)
-        return cel.evaluate(self.program, cel.bind(scope, self.wanted))
+        return cel.evaluate(self.program, cel.bind(scope, self.wanted, self.limit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +107,13 @@ def compile_expression(text: str, variables: tuple[str, ...] = ALL_VARIABLES) ->
     if unusable is not None:
         raise _bad(f"U+{ord(text[unusable]):04X} cannot stand in an expression", unusable)
     tokens = list(scan(text))
-    _check_work(tokens)
+    limit = _check_work(tokens)
     try:
         program = cel.compile_program(text, variables)
     except cel.CompileError as error:
-        raise _bad(error.message + _advice(text, error.message), _offset(text, error)) from error
+        raise _bad(error.message + _advice(text, error.message, variables), _offset(text, error)) from error
     paths = _outermost(read_paths(tokens, variables))
-    return Expression(text, paths, whole_path(tokens, variables), program, _wanted(paths))
+    return Expression(text, paths, whole_path(tokens, variables), program, _wanted(paths), limit)
 
 
 def compile_filter(text: str) -> Filter:
@@ -140,13 +145,22 @@ def _unwrapped(text: str) -> str:
     return text
 
 
-def _check_work(tokens: list[Token]) -> None:
-    """Refuse what could repeat its data beyond reason: evaluation cannot be stopped from outside."""
+def _check_work(tokens: list[Token]) -> int:
+    """How many bytes it may read. Refused is what could repeat its data beyond reason: evaluation cannot be
+    stopped from outside.
+    """
     calls = [at for at, token in enumerate(tokens) if token.text in _MACROS and _is_method(tokens, at)]
     maps = sum(1 for at in calls if tokens[at].text == "map")
     pluses = sum(1 for token in tokens if token.text == "+")
     if (pluses / max(maps, 1) + 1) ** max(maps, 1) > _GROWTH or (maps and (len(tokens) / maps) ** maps > _WORK):
         raise _bad("this expression can ask for too much work; split it up, or do it in code", tokens[0].start)
+    searches = [at for at, token in enumerate(tokens) if token.text == "matches"]
+    is_bounded = not calls and all(_has_literal_pattern(tokens, at) for at in searches)
+    return cel.MAX_BOUND if is_bounded or not searches else _SEARCHED
+
+
+def _has_literal_pattern(tokens: list[Token], at: int) -> bool:
+    return len(tokens) > at + 3 and tokens[at + 2].kind == "string" and tokens[at + 3].text == ")"
 
 
 def _is_method(tokens: list[Token], at: int) -> bool:
@@ -206,15 +220,25 @@ def _offset(text: str, error: cel.CompileError) -> int:
     lines = text.split("\n")
     line = min(error.line, len(lines)) - 1
     start = sum(len(row) + 1 for row in lines[:line])
-    return start + min(error.column - 1, len(lines[line]))
+    offset = start + min(error.column - 1, len(lines[line]))
+    unknown = _UNDECLARED.search(error.message)
+    if unknown is None:
+        return offset
+    # Of `foo.bar` the compiler names the dot; the fault begins before it.
+    return max(text.rfind(unknown[1], 0, offset + len(unknown[1])), 0)
 
 
-def _advice(text: str, message: str) -> str:
+def _advice(text: str, message: str, variables: Collection[str]) -> str:
     if "undeclared reference" in message and "steps." in text and "-" in text:
         return "; a step id with dashes is written steps['reserve-funds']"
-    if "undeclared reference to 'data" in message:
+    unknown = _UNDECLARED.search(message)
+    if unknown is None:
+        return ""
+    if unknown[1] == "data":
         return "; `data` exists in filters and partition keys, elsewhere it is `input`"
-    return ""
+    if unknown[1] == "input":
+        return "; here the event's data is `data`"
+    return hint(unknown[1], variables)
 
 
 def _bad(message: str, offset: int) -> Refused:

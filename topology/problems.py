@@ -76,10 +76,12 @@ def _refused(model: type[Spec], error: ErrorDetails, document: Document, base: P
 
 
 def _real_path(document: Document, base: Path, location: Sequence[str | int]) -> Path:
-    """The path in the document: the validator's location without the names of a union's branches."""
+    """The path in the document: the validator's location without the names of a union's branches, and
+    without a key that is missing.
+    """
     path = base
-    for at, part in enumerate(location):
-        if document.has((*path, part)) or at == len(location) - 1:
+    for part in location:
+        if document.has((*path, part)):
             path = (*path, part)
     return path
 

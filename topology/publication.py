@@ -4,9 +4,10 @@
 what is published already. `collect` is the one function here that reads a disk.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import TypeVar
 
 from schemas.errors import Place, Refused
 from topology.code_workflows.bundles import Bundle
@@ -28,6 +29,8 @@ from topology.yaml_source import Document, read_yaml
 __all__ = ["KnownNames", "Publication", "check_references", "collect", "read_files"]
 
 MAX_FILES = 1000
+Part = TypeVar("Part", int, str)
+
 _WORKFLOW_KEYS = frozenset({"name", "steps", "version"})
 
 
@@ -168,17 +171,15 @@ def _assembled(parts: Parts) -> Publication:
 
 def _with_published(publication: Publication, known: KnownNames) -> KnownNames:
     """What is known, with what is about to be."""
-    workflows: dict[str, set[int]] = {}
+    workflows = {name: set(versions) for name, versions in _parts_of(known.workflows).items()}
     for workflow in publication.workflows:
         name = workflow.workflow_id
-        before = known.workflows.get(name) if isinstance(known.workflows, Mapping) else None
-        has_unknown_versions = name in known.workflows and not before
-        workflows[name] = set() if has_unknown_versions else {*(before or ()), workflow.version}
-    connectors = {one.id: list(one.operations) for one in publication.connectors}
-    return KnownNames(
-        {**known.workflows, **workflows} if isinstance(known.workflows, Mapping) else {*known.workflows, *workflows},
-        {**known.connectors, **connectors}
-        if isinstance(known.connectors, Mapping)
-        else {*known.connectors, *connectors},
-        {*known.queues, *(queue.id for queue in publication.queues)},
-    )
+        if workflows.get(name) != set():  # of a workflow whose versions are not known, none is checked
+            workflows.setdefault(name, set()).add(workflow.version)
+    connectors = {one.id: set(one.operations) for one in publication.connectors}
+    queues = {*known.queues, *(queue.id for queue in publication.queues)}
+    return KnownNames(workflows, {**_parts_of(known.connectors), **connectors}, queues)
+
+
+def _parts_of(known: Mapping[str, Collection[Part]] | Collection[str]) -> dict[str, Collection[Part]]:
+    return dict(known) if isinstance(known, Mapping) else dict.fromkeys(known, ())

@@ -52,15 +52,24 @@ def has_template(text: str) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """A value as part of a text. Raises Refused E_EXPRESSION for null."""
+    """A value as part of a text. Raises Refused E_EXPRESSION for null and for what is no Unicode text."""
     if isinstance(value, str):
-        return value
+        return _encodable(value)
     if value is None:
         raise Refused("E_EXPRESSION", "null cannot become text; decide with `x == null ? '' : x`")
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return _encodable(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
     except (ValueError, TypeError, RecursionError) as error:
         raise Refused("E_EXPRESSION", f"this value cannot become text: {error}") from error
+
+
+def _encodable(text: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise Refused("E_EXPRESSION", "text with half a surrogate pair cannot be sent anywhere") from error
+    return text
 
 
 def _constant(value: Any) -> Template:

@@ -62,7 +62,7 @@ class Document:
     def text_place(self, path: Path, offset: int) -> Place:
         """The place of character `offset` of the text at `path`, as exactly as its style allows."""
         spot = self._values.get(path)
-        text = self.at(path)
+        text = self.at(path) if spot else None
         if spot is None or not isinstance(text, str):
             return self.place(path)
         if spot.style == "|":
@@ -152,7 +152,7 @@ class _Reader:
     def __init__(self, file: str) -> None:
         self.file = file
         self.value: Any = None
-        self.values: dict[Path, Spot] = {}
+        self.values: dict[Path, Spot] = {(): Spot(0, 0, 0)}
         self.keys: dict[Path, Spot] = {}
         self._frames: list[_Frame] = []
         self._documents = 0
@@ -177,7 +177,6 @@ class _Reader:
         self._documents += 1
         if self._documents > 1:
             raise self._refused("a second document begins here; one file holds one document", event)
-        self.values.setdefault((), _spot(event))
 
     def _check_plain_node(self, event: Any) -> None:
         if event.anchor is not None:
