@@ -125,6 +125,13 @@ class RunLoop(ClosedLoop):
         timer.item = None
         self._ready.append(timer)
 
+    def report_lost(self) -> None:
+        """Tell of tasks that failed and that nobody awaited; the body has ended."""
+        for task in self.tasks:
+            if task.done() and task._log_traceback:  # noqa: SLF001 - asyncio's own mark
+                task._log_traceback = False  # noqa: SLF001 - told now
+                self.owner.warn(f"{task.get_name()} failed and was never awaited: {task.exception()!r}")
+
     def forget(self) -> None:
         """Drop what the body still holds; its `finally` blocks run, with every call of the SDK refused."""
         self._closed = True

@@ -109,6 +109,7 @@ class Run:
         if self.main is not None and self.main.done() and not self.over:
             self.over = True
             ended = ending_of(self.main, self.settings, closing=self.closing)
+            self.loop.report_lost()
         return Turn(self.seq, requests, ended)
 
     def _settle(self, item: Item, outcome: str, value: str | None, error: Mapping[str, Any] | None) -> None:

@@ -8,7 +8,7 @@ big-endian length and a UTF-8 JSON array of messages; each message is an object 
 import json
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 Message = dict[str, Any]
 
@@ -165,7 +165,7 @@ class Outbox:
         self._window = credit
         self._credit = credit
         self._control: list[Message] = []
-        self._bound: deque[Message | bytes] = deque()
+        self._bound: deque[Message | _Cut] = deque()
         self._chunked = 0
 
     @property
@@ -195,46 +195,58 @@ class Outbox:
                 frames.append(self._next_bound())
             elif self._control:
                 batch, self._control = self._control, []
-                frames.append(self._cut(batch))
+                frames.append(self._frame(batch))
             else:
                 return frames[0] if len(frames) == 1 else b"".join(frames)
 
     def _next_bound(self) -> bytes:
         """The next frame of run-bound messages; control messages that wait ride along."""
         bound = self._bound
-        if isinstance(bound[0], bytes):
-            return self._paid(bound.popleft(), spends=True)
+        if isinstance(bound[0], _Cut):
+            return self._paid(*bound.popleft())
         batch, self._control = self._control, []
         while bound and len(batch) < MESSAGES_PER_FRAME:
             message = bound[0]
-            if isinstance(message, bytes):
+            if isinstance(message, _Cut):
                 break
             batch.append(message)
             bound.popleft()
-        return self._cut(batch)
+        return self._frame(batch)
 
-    def _cut(self, batch: list[Message]) -> bytes:
-        """A frame of the messages; from the first that is too long on, the rest goes back in the queue."""
+    def _frame(self, batch: list[Message]) -> bytes:
+        """A frame of the messages; when one of them is too long, the first of several."""
         payload = _dumps(batch)
-        if len(payload) > CHUNK_BYTES:
-            texts = [_dumps(message) for message in batch]
-            fitting = next((n for n, text in enumerate(texts) if len(text) > CHUNK_BYTES), None)
-            if fitting is not None:
-                self._bound.extendleft(reversed(batch[fitting + 1 :]))
-                self._bound.extendleft(reversed(self._chunks(texts[fitting])))
-                batch = batch[:fitting]
-                if not batch:
-                    return self._paid(self._bound.popleft(), spends=True)
-                payload = b"[" + b",".join(texts[:fitting]) + b"]"
-        return self._paid(payload, spends=spends_credit(batch))
+        if len(payload) <= CHUNK_BYTES:
+            return self._paid(payload, spends_credit(batch))
+        self._bound.extendleft(reversed(self._pieces(batch)))
+        return self._paid(*self._bound.popleft())
 
-    def _paid(self, payload: Message | bytes, *, spends: bool) -> bytes:
-        data = payload if isinstance(payload, bytes) else _dumps([payload])
+    def _pieces(self, batch: list[Message]) -> "list[_Cut]":
+        """The same messages in order: the short ones gathered, the long ones in chunks."""
+        pieces: list[_Cut] = []
+        texts: list[bytes] = []
+        size, spends = 0, False
+        for message in batch:
+            text = _dumps(message)
+            if texts and size + len(text) > CHUNK_BYTES:
+                pieces.append(_Cut(_array_of(texts), spends))
+                texts, size, spends = [], 0, False
+            if len(text) > CHUNK_BYTES:
+                pieces.extend(self._chunks(text))
+            else:
+                texts.append(text)
+                size += len(text)
+                spends = spends or message["t"] not in CONTROL
+        if texts:
+            pieces.append(_Cut(_array_of(texts), spends))
+        return pieces
+
+    def _paid(self, payload: bytes, spends: bool) -> bytes:
         if spends:
-            self._credit -= len(data)
-        return _framed(data)
+            self._credit -= len(payload)
+        return _framed(payload)
 
-    def _chunks(self, text: bytes) -> list[bytes]:
+    def _chunks(self, text: bytes) -> "list[_Cut]":
         self._chunked += 1
         whole = text.decode()
         # A character is at most four bytes in UTF-8, so the step holds for any text.
@@ -242,6 +254,17 @@ class Outbox:
         pieces = [whole[at : at + step] for at in range(0, len(whole), step)]
         last = len(pieces) - 1
         return [
-            _dumps([{"t": "CHUNK", "id": self._chunked, "n": n, "last": n == last, "data": piece}])
+            _Cut(_dumps([{"t": "CHUNK", "id": self._chunked, "n": n, "last": n == last, "data": piece}]), True)
             for n, piece in enumerate(pieces)
         ]
+
+
+class _Cut(NamedTuple):
+    """A payload that is ready to go."""
+
+    payload: bytes
+    spends: bool
+
+
+def _array_of(texts: list[bytes]) -> bytes:
+    return b"[" + b",".join(texts) + b"]"
