@@ -9,7 +9,7 @@ import typer
 from ops.cli.access import open_client
 from ops.cli.failures import OK, RUN_DID_NOT_SUCCEED
 from ops.cli.options import JsonOption, ProjectOption, RunArgument
-from ops.cli.output import Output, columns, duration, paint_state, printable, text_of
+from ops.cli.output import Output, columns, counted, duration, paint_state, printable, text_of
 from ops.cli.quick import command
 from ops.cli.record_lines import moment, record_line
 from ops.client import StreamEvent
@@ -44,7 +44,7 @@ def runs(
     if as_json:
         output.document(found)
         return OK
-    output.line(f"{found['total']} runs")
+    output.line(counted(found["total"], "run"))
     output.table(_TITLES, [_run_row(row) for row in found["runs"]])
     if found["total"] > len(found["runs"]):
         output.note(f"{len(found['runs'])} of {found['total']} are listed; --limit lists more")

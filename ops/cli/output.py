@@ -115,6 +115,10 @@ def columns(document: Mapping[str, Any], *names: str) -> list[str]:
     return [text_of(document.get(name)) for name in names]
 
 
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def duration(seconds: float) -> str:
     """A span of time as people say it: 12ms, 0.4s, 35s, 4m10s, 2h05m."""
     if seconds < 0.1:  # noqa: PLR2004  below this tenths of a second say nothing

@@ -8,7 +8,7 @@ import typer
 from ops.cli.access import open_client
 from ops.cli.failures import OK
 from ops.cli.options import JsonOption, ProjectOption
-from ops.cli.output import Output, columns, paint_state, printable
+from ops.cli.output import Output, columns, counted, paint_state, printable
 from ops.cli.quick import command
 
 _PUBLISH_EXAMPLE = """\
@@ -66,7 +66,7 @@ def workflows(project: ProjectOption = None, as_json: JsonOption = False) -> int
     if as_json:
         output.document(found)
         return OK
-    output.line(f"{len(found)} workflows")
+    output.line(counted(len(found), "workflow"))
     names = ("workflow_id", "version", "kind", "published_at")
     output.table(("WORKFLOW", "VERSION", "KIND", "PUBLISHED"), [columns(row, *names) for row in found])
     return OK
@@ -80,7 +80,7 @@ def triggers(project: ProjectOption = None, as_json: JsonOption = False) -> int:
     if as_json:
         output.document(found)
         return OK
-    output.line(f"{len(found)} triggers")
+    output.line(counted(len(found), "trigger"))
     rows = [
         [*columns(row, "trigger_id", "type", "workflow_id", "version"), str(row.get("event") or row.get("path") or "")]
         for row in found

@@ -22,6 +22,7 @@ _RUN_EXAMPLE = """\
 a44 automation run wf_invoice_settle --input '{"invoiceId":"inv_8812"}' \\
   --idempotency-key "manual-inv_8812-2026-07-19" --wait"""
 _WITHOUT_END = "end"
+_STANDING = frozenset({"blocked", "awaiting_confirmation"})
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _FIRST_WAIT = 2.0  # a short run answers within the request that starts it; a longer one shows its steps
 
@@ -146,14 +147,12 @@ def _print_answer(answer: Answer, output: Output) -> None:
 
 
 def _wait_for_end(client: Client, answer: Answer, until: float, output: Output) -> int:
-    """Follow the run to its end or to `until`; print it as it then stands."""
+    """Follow the run to its end or to `until`, or to where only a person can move it; print it as it stands."""
     run_id = str(answer.document.get("run_id"))
     if answer.document.get("state") not in TERMINAL:
         output.note(f"{printable(run_id)} is on its way; waiting for its end (Ctrl-C leaves it running)")
-        for event in client.log(run_id, follow=True, until=until):
-            if event.kind == "record":
-                output.note(record_line(json.loads(event.data), sys.stderr))
-    if "input" not in answer.document:
+        answer = _follow(client, run_id, until, output)
+    elif "input" not in answer.document:
         answer = client.show(run_id)
     document = answer.document
     state = str(document.get("state"))
@@ -161,13 +160,29 @@ def _wait_for_end(client: Client, answer: Answer, until: float, output: Output) 
         output.document(document, answer.text)
     else:
         _print_end(run_id, document, output)
-    if state not in TERMINAL:
+    if state not in TERMINAL | _STANDING:
         output.note(f"not ended in time; follow it with a44 automation logs {printable(run_id)} --follow")
     return OK if state == "succeeded" else RUN_DID_NOT_SUCCEED
 
 
+def _follow(client: Client, run_id: str, until: float, output: Output) -> Answer:
+    """Show the run's records as they are written; answers the run as it stands after the last of them."""
+    for event in client.log(run_id, follow=True, until=until):
+        if event.kind != "record":
+            continue
+        record = json.loads(event.data)
+        output.note(record_line(record, sys.stderr))
+        if record.get("status") in _STANDING:  # it may be an old record of a run that went on since
+            answer = client.show(run_id)
+            if answer.document.get("state") in _STANDING:
+                return answer
+    return client.show(run_id)
+
+
 def _print_end(run_id: str, document: dict[str, Any], output: Output) -> None:
     output.line(f"{printable(run_id)}  {paint_state(str(document.get('state')))}")
+    if document.get("where") and document.get("state") != "succeeded":
+        output.line(printable(str(document["where"])))
     if document.get("error_code"):
         error = document.get("error")
         detail = error.get("message") if isinstance(error, dict) else error

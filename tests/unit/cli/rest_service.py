@@ -43,6 +43,7 @@ class State:
     runs: list[dict[str, Any]] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
     end_state: str | None = "succeeded"
+    live_state: str = "running"
     result_text: str = '{"ok":true}'
     cut_stream_after: int | None = None
     error_event_once: bool = False
@@ -181,7 +182,7 @@ class Handler(BaseHTTPRequestHandler):
         self._json(202, {"run_id": RUN, "status": "created", "key_source": "header"})
 
     def _document(self) -> None:
-        state = self.state.end_state or "running"
+        state = self.state.end_state or self.state.live_state
         head = {"run_id": RUN, "workflow_id": "wf_x", "version": "3", "state": state, "where": "Where it is."}
         error = {"error_code": "E_UPSTREAM_503"} if state == "failed" else {}
         text = json.dumps({**head, **error, "attempts": self.state.records, "input": {}})

@@ -45,7 +45,7 @@ def test_runs_go_through_as_many_pages_as_it_takes(a44: Command, logged_in: Rest
 def test_filters_are_the_services_to_judge(a44: Command, logged_in: RestService) -> None:
     logged_in.state.runs = [row(1), row(2, "succeeded")]
     arguments = ("--state", "failed", "--step", "pay", "--workflow", "wf_x", "--since", "48h")
-    assert a44("automation", "runs", *arguments).out.startswith("1 runs")
+    assert a44("automation", "runs", *arguments).out.startswith("1 run")
     query = logged_in.state.seen[-1].query
     assert query == {"state": "failed", "step": "pay", "workflow": "wf_x", "since": "48h", "limit": "50"}
 
@@ -123,7 +123,7 @@ def test_the_log_of_a_run_that_goes_on_ends_where_it_stands(a44: Command, logged
 
 
 def test_workflows_and_triggers_are_listed(a44: Command, logged_in: RestService) -> None:
-    assert a44("automation", "workflows").out.splitlines()[0] == "1 workflows"
+    assert a44("automation", "workflows").out.splitlines()[0] == "1 workflow"
     assert a44("automation", "workflows", "--json").document[0]["workflow_id"] == "wf_x"
     assert "trg_x" in a44("automation", "triggers").out
     assert a44("automation", "triggers", "--json").document[0]["type"] == "webhook"

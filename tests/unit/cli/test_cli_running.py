@@ -79,6 +79,21 @@ def test_a_run_that_does_not_end_in_time_says_how_to_follow_it(a44: Command, log
     assert outcome.out.startswith(f"{RUN}  running")
 
 
+def test_waiting_ends_where_only_a_person_can_move_the_run(a44: Command, logged_in: RestService) -> None:
+    logged_in.state.end_state = None
+    logged_in.state.live_state = "blocked"
+    logged_in.state.records = [record(1, "~run", "blocked", kind="run", error_code="E_BUNDLE_IMPORT")]
+    outcome = start(a44, "--idempotency-key", "k", "--wait")
+    assert outcome.code == 1
+    assert outcome.out.splitlines()[:2] == [f"{RUN}  blocked", "Where it is."]
+    assert "E_BUNDLE_IMPORT" in outcome.err
+
+
+def test_an_old_block_does_not_end_the_waiting(a44: Command, logged_in: RestService) -> None:
+    logged_in.state.records = [record(1, "~run", "blocked", kind="run"), record(2, "pay")]
+    assert start(a44, "--idempotency-key", "k", "--wait").code == 0
+
+
 def test_wait_with_json_is_the_runs_document_with_its_numbers_as_recorded(a44: Command, logged_in: RestService) -> None:
     logged_in.state.result_text = '{"price":1.10,"big":1180591620717411303424}'
     outcome = start(a44, "--idempotency-key", "k", "--wait", "--json")
