@@ -37,7 +37,7 @@ class Books:
     def apply(self, method, path, body):
         number = len(self.answers) + 1
         if path.startswith("/authorizations/"):
-            return {"authorization": f"auth_{number:05}", "invoiceId": path.rsplit("/", 1)[1]}
+            return {"id": f"auth_{number:05}", "invoiceId": path.rsplit("/", 1)[1]}
         if path == "/tenants":
             return {"id": f"ten_{number:05}", "name": body["name"], "db_id": f"db_{number:05}"}
         return {"ok": True, "id": f"thing_{number:05}"}
