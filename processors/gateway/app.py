@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from processors.gateway.access import Access
-from processors.runtime.current_catalog import CurrentCatalog
 from processors.gateway.events import Events
 from processors.gateway.health import Health
 from processors.gateway.hooks import Hooks
@@ -26,6 +25,7 @@ from processors.ports.catalog import Catalog
 from processors.ports.door import Door
 from processors.ports.run_queries import RunQueries
 from processors.ports.tokens import Tokens
+from processors.runtime.current_catalog import CurrentCatalog
 
 _API = "/v1/automation"
 _HOOK = "/v1/{project:(?!automation/)[^/]+}/{trigger:[^/]+}"

@@ -9,7 +9,6 @@ import structlog
 from aiohttp import web
 
 from processors.gateway.access import Access
-from processors.runtime.current_catalog import CurrentCatalog
 from processors.gateway.limits import Limits
 from processors.gateway.lookups import SharedLookup
 from processors.gateway.polling import SharedPoll
@@ -17,6 +16,7 @@ from processors.gateway.signatures import Secrets
 from processors.ports.catalog import Catalog
 from processors.ports.door import Acceptance, Answer, Door, Outcome
 from processors.ports.run_queries import Cursor, News, RunQueries
+from processors.runtime.current_catalog import CurrentCatalog
 from schemas.errors import Refused
 
 ACCEPTED = "accepted"  # the state of a run that is promised and not made yet

@@ -12,7 +12,7 @@ from tests.integration.gateway.conftest import PROJECT, WORKFLOW, Gateway
 
 
 async def test_a_signed_body_is_taken_and_its_envelope_lies_in_the_outbox(gateway: Gateway, secret: str) -> None:
-    body = '{"invoiceId": "inv_1", "amount":  3544790567247868102, "rate": 1.0}'.encode()
+    body = b'{"invoiceId": "inv_1", "amount":  3544790567247868102, "rate": 1.0}'
     answer = await gateway.hook(secret, body, key="invoice:inv_1:v1")
     assert answer.status == 202
     assert answer.body["status"] == "created"
@@ -269,8 +269,10 @@ async def test_a_slow_body_is_given_up(gateway: Gateway) -> None:
     [
         b"NONSENSE\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nBad Header: \x00\r\n\r\n",
-        b"POST /v1/pj_shop/trg_settle HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n",
+        (
+            b"POST /v1/pj_shop/trg_settle HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n"
+        ),
     ],
 )
 async def test_what_is_no_http_gets_a_problem_document_too(gateway: Gateway, head: bytes) -> None:

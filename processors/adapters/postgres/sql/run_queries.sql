@@ -161,14 +161,17 @@ select %(run_id)s, 'cancel', %(body)s, %(actor)s
  where not exists (select from automation.run_mail where run_id = %(run_id)s and kind = 'cancel');
 
 -- name: wake_run
--- A run that nobody holds is granted again, before others, so that it takes its mail; a held one is told.
+-- A run that nobody holds is granted again, before others, so that it takes its mail; a held one is told. One
+-- that waits for its turn in a lane takes it in its turn: ending before its head would free the lane too early.
 update automation.live_runs
    set has_mail = true,
        state = case when parked then 'pending' else state end,
        ready = ready or parked,
        grant_class = case when parked then 0 else grant_class end,
        visible_at = case when parked then null else visible_at end
-  from (select session_id is null and state in ('pending', 'sleeping', 'retrying', 'waiting', 'blocked') as parked
+  from (select session_id is null
+               and (state in ('sleeping', 'retrying', 'waiting', 'blocked') or (state = 'pending' and ready))
+               as parked
           from automation.live_runs where run_id = %(run_id)s) as now
  where run_id = %(run_id)s;
 
