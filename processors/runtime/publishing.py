@@ -205,5 +205,5 @@ def _plan_queues(made: Plan, queues: Iterable[QueueSpec], in_force: InForce) -> 
             continue
         made.queues.append(queue)
         made.say("queue", queue.id, CREATED if row is None else UPDATED)
-    if DEFAULT_QUEUE not in in_force.queues and all(queue.id != DEFAULT_QUEUE for queue in made.queues):
+    if DEFAULT_QUEUE not in in_force.queues:  # no file can declare it
         made.queues.append(default_queue())

@@ -1,0 +1,149 @@
+"""Which runs an envelope makes, without any service around."""
+
+from dataclasses import asdict
+
+import pytest
+
+from processors.ports.runs import NewRun
+from processors.runtime.matching import EventScope, manual_run, match, promised_run_id, run_of, webhook_event_type
+from schemas.envelope import Envelope
+from schemas.errors import Refused
+from schemas.ids import event_millis, new_event_id, run_id
+from tests.unit.gateway.catalogs import PROJECT, snapshot_of
+
+FLOW = """
+name: refund-review
+version: 3
+concurrency: {max: 25, partitionKey: "{{ input.order.id }}"}
+steps: [{id: pause, uses: sleep, duration: 1s}]
+"""
+PLAIN = """
+name: notify
+version: 1
+steps: [{id: pause, uses: sleep, duration: 1s}]
+"""
+TRIGGERS = """
+- {id: trg_refund_large, type: event, event: refund.requested, workflow: wf_refund_review,
+   filter: "data.amountCents > 500000 && data.currency == 'BRL'"}
+- {id: trg_refund_all, type: event, event: refund.requested, workflow: wf_notify}
+- {id: trg_erp_sync, type: webhook, workflow: wf_refund_review, filter: "data.amountCents > 5"}
+"""
+SNAPSHOT = snapshot_of({"flow.yaml": FLOW, "plain.yaml": PLAIN, "triggers.yaml": TRIGGERS})
+MILLIS = 1_784_500_860_000
+
+
+def _event(data: str, **changes: object) -> Envelope:
+    fields = {
+        "id": new_event_id(MILLIS),
+        "type": "refund.requested",
+        "idempotency_key": "refund:1",
+        "partition_key": "cust_1",
+        "occurred_at": "2026-07-19T14:02:11.884Z",
+        "project_id": PROJECT,
+        "data": data,
+    }
+    return Envelope(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def _told(found: list[NewRun | Refused]) -> list[str]:
+    return [one.trigger_id if isinstance(one, NewRun) else one.code for one in found]
+
+
+def test_every_trigger_of_the_type_whose_filter_passes_makes_a_run() -> None:
+    large = '{"amountCents": 900000, "currency": "BRL", "order": {"id": 7}}'
+    small = '{"amountCents": 900, "currency": "BRL", "order": {"id": 7}}'
+    assert _told(match(SNAPSHOT, _event(large))) == ["trg_refund_all", "trg_refund_large"]
+    assert _told(match(SNAPSHOT, _event(small))) == ["trg_refund_all"]
+    assert match(SNAPSHOT, _event(large, type="refund.paid")) == []
+    assert match(SNAPSHOT, _event(large, project_id="pj_other")) == []
+
+
+def test_an_absent_field_is_a_miss_and_a_wrong_type_is_kept_as_a_refusal() -> None:
+    assert _told(match(SNAPSHOT, _event("{}"))) == ["trg_refund_all"]
+    found = match(SNAPSHOT, _event('{"amountCents": "much", "currency": "BRL"}'))
+    assert _told(found) == ["trg_refund_all", "E_FILTER_ERROR"]
+    refused = found[1]
+    assert isinstance(refused, Refused)
+    assert refused.details["trigger_id"] == "trg_refund_large"
+
+
+def test_a_run_carries_the_envelope_the_version_and_its_place() -> None:
+    envelope = _event('{"amountCents":  900000, "currency": "BRL", "order": {"id": 1180591620717411303424}}')
+    run = next(one for one in match(SNAPSHOT, envelope) if isinstance(one, NewRun) and one.ordered)
+    assert asdict(run) == {
+        "run_id": run_id(envelope.id, "trg_refund_large", 1),
+        "project_id": PROJECT,
+        "workflow_id": "wf_refund_review",
+        "definition_id": SNAPSHOT.latest[PROJECT, "wf_refund_review"].definition_id,
+        "version": "3",
+        "queue_id": "q_refund_review",
+        "lane": "1180591620717411303424",
+        "ordered": True,
+        "event_id": envelope.id,
+        "event_type": "refund.requested",
+        "trigger_id": "trg_refund_large",
+        "idempotency_key": "refund:1",
+        "partition_key": "cust_1",
+        "correlation_id": None,
+        "operation_version": 1,
+        "redrive_count": 0,
+        "occurred_at": "2026-07-19T14:02:11.884Z",
+        "input": envelope.data,
+    }
+
+
+def test_without_a_declared_key_the_lane_is_the_partition_key_in_the_default_queue() -> None:
+    run = match(SNAPSHOT, _event("{}"))[0]
+    assert isinstance(run, NewRun)
+    assert (run.lane, run.queue_id, run.ordered) == ("cust_1", "q_default", False)
+
+
+def test_a_lane_that_cannot_be_told_is_a_refusal_and_no_run() -> None:
+    found = match(SNAPSHOT, _event('{"amountCents": 900000, "currency": "BRL"}'))
+    assert _told(found) == ["trg_refund_all", "E_EXPRESSION"]
+
+
+def test_a_webhook_makes_the_run_that_its_door_promised_without_asking_the_filter_again() -> None:
+    envelope = _event(
+        '{"amountCents": 1, "order": {"id": "o1"}}', type=webhook_event_type("trg_erp_sync"), trigger_id="trg_erp_sync"
+    )
+    trigger = SNAPSHOT.triggers[PROJECT, "trg_erp_sync"]
+    promised = promised_run_id(SNAPSHOT, trigger, EventScope(envelope))
+    [run] = match(SNAPSHOT, envelope)
+    assert isinstance(run, NewRun)
+    assert (run.run_id, run.lane) == (promised, "o1")
+    assert run == run_of(SNAPSHOT, trigger, EventScope(envelope))
+    assert event_millis("evt_" + run.run_id[4:]) == MILLIS
+
+
+@pytest.mark.parametrize(
+    ("trigger_id", "event_type"), [("trg_gone", "webhook.gone"), ("trg_erp_sync", "refund.requested")]
+)
+def test_an_event_for_a_trigger_that_cannot_take_it_is_kept_as_a_refusal(trigger_id: str, event_type: str) -> None:
+    assert _told(match(SNAPSHOT, _event("{}", trigger_id=trigger_id, type=event_type))) == ["E_TRIGGER_NOT_FOUND"]
+
+
+def test_an_id_of_a_producers_own_needs_the_time_of_acceptance_and_gives_the_same_run_again() -> None:
+    first = match(SNAPSHOT, _event("{}", id="evt_01J9XQ7M4K"), millis=MILLIS)
+    again = match(SNAPSHOT, _event("{}", id="evt_01J9XQ7M4K"), millis=MILLIS)
+    assert first == again
+
+
+def test_a_run_by_hand_takes_the_latest_or_the_named_version() -> None:
+    asked = {
+        "project_id": PROJECT,
+        "workflow_id": "wf_refund_review",
+        "event_id": new_event_id(MILLIS),
+        "idempotency_key": "manual-1",
+        "occurred_at": "2026-07-19T14:02:11.884Z",
+        "input_text": '{"order": {"id": true}}',
+    }
+    run = manual_run(SNAPSHOT, version=None, **asked)
+    assert (run.trigger_id, run.lane, run.partition_key, run.version) == ("trg_manual", "true", "manual-1", "3")
+    assert manual_run(SNAPSHOT, version="3", **asked) == run
+    with pytest.raises(Refused, match="E_VERSION_UNKNOWN"):
+        manual_run(SNAPSHOT, version="2", **asked)
+    with pytest.raises(Refused, match="E_WORKFLOW_NOT_FOUND"):
+        manual_run(SNAPSHOT, version=None, **{**asked, "project_id": "pj_other"})
+    with pytest.raises(Refused, match="E_EXPRESSION"):
+        manual_run(SNAPSHOT, version=None, **{**asked, "input_text": "{}"})

@@ -1,0 +1,79 @@
+"""What a publication changes, decided without a database."""
+
+import pytest
+
+from processors.runtime.publishing import InForce, Plan, plan
+from schemas.errors import Refused
+from tests.unit.gateway.catalogs import NOTHING, after
+from topology.publication import read_files
+
+FLOW = (
+    "name: flow\nversion: {version}\ntrigger: {{event: {event}}}\nsteps: [{{id: {step}, uses: sleep, duration: 1s}}]\n"
+)
+
+
+def flow(version: int = 1, step: str = "pause", event: str = "a.b") -> dict[str, str]:
+    return {"flow.yaml": FLOW.format(version=version, step=step, event=event)}
+
+
+def planned(files: dict[str, str], before: InForce, *, dev: bool = False) -> Plan:
+    return plan(read_files(files, dev=dev), before, dev=dev)
+
+
+def said(made: Plan) -> list[tuple[str, str | None, str]]:
+    return [(item.id, item.version, item.change) for item in made.published]
+
+
+def test_the_same_files_again_change_nothing() -> None:
+    before = after(flow())
+    made = planned(flow(), before)
+    assert not made.changes_anything
+    assert said(made) == [("wf_flow", "1", "unchanged"), ("trg_flow_event", None, "unchanged")]
+
+
+def test_a_trigger_of_the_file_is_content_of_its_version() -> None:
+    with pytest.raises(Refused, match="raise `version` to 2"):
+        planned(flow(event="a.c"), after(flow()))
+
+
+def test_the_way_out_names_a_version_that_is_free() -> None:
+    with pytest.raises(Refused, match="raise `version` to 8"):
+        planned(flow(version=1, step="other"), after(flow(version=7), after(flow())))
+
+
+def test_an_older_version_can_be_added_but_changes_no_trigger() -> None:
+    before = after(flow(version=3))
+    made = planned(flow(version=2, event="a.c"), before)
+    assert said(made) == [("wf_flow", "2", "updated")]
+    assert made.triggers == made.removed == []
+    assert "stays the latest" in made.warnings[0]
+
+
+def test_revisions_count_per_version_and_a_release_follows_them() -> None:
+    before = after(flow(), dev=True)
+    before = after(flow(step="two"), before, dev=True)
+    assert said(planned(flow(step="three"), before, dev=True))[0] == ("wf_flow", "1-dev.3", "updated")
+    assert said(planned(flow(step="two"), before, dev=True))[0] == ("wf_flow", "1-dev.2", "unchanged")
+    assert said(planned(flow(step="two"), before))[0] == ("wf_flow", "1", "updated")
+    assert said(planned(flow(version=2), before, dev=True))[0] == ("wf_flow", "2-dev.1", "updated")
+
+
+def test_a_release_that_a_later_save_overtook_says_what_is_in_force() -> None:
+    before = after(flow(step="two"), after(flow()), dev=True)
+    made = planned(flow(), before)
+    assert said(made)[0] == ("wf_flow", "1", "unchanged")
+    assert "1-dev.1" in made.warnings[0]
+
+
+def test_the_default_queue_is_made_once() -> None:
+    assert [queue.id for queue in planned(flow(), NOTHING).queues] == ["q_default"]
+    assert planned(flow(version=2), after(flow())).queues == []
+
+
+def test_references_may_lead_to_what_is_published_before() -> None:
+    trigger = {"t.yaml": "- {id: trg_x, type: event, event: a.b, workflow: wf_flow, version: 1}\n"}
+    assert said(planned(trigger, after(flow()))) == [("trg_x", None, "created")]
+    with pytest.raises(Refused, match="E_WORKFLOW_NOT_FOUND"):
+        planned(trigger, NOTHING)
+    with pytest.raises(Refused, match="E_VERSION_UNKNOWN"):
+        planned({"t.yaml": trigger["t.yaml"].replace("version: 1", "version: 2")}, after(flow()))
