@@ -15,7 +15,7 @@ from ops.settings.project_secrets import read_secrets
 from schemas.errors import Refused
 
 _log = structlog.get_logger(__name__)
-_Stamp = tuple[int, int, int]
+_Stamp = tuple[int, int, int, int]  # time of change, size, inode, permissions
 
 
 class SecretStore:
@@ -29,7 +29,7 @@ class SecretStore:
         if path is not None:
             self._stamp = _stamp_of(path)
             self._found = read_secrets(path)
-            _warn_if_open(path)
+            _warn_if_open(path, self._stamp)
 
     def __repr__(self) -> str:
         return f"SecretStore({str(self._path)!r})"
@@ -63,7 +63,7 @@ class SecretStore:
         except Refused as exc:
             _log.warning("secrets_file_kept", file=str(self._path), reason=exc.message)
             return
-        _warn_if_open(self._path)
+        _warn_if_open(self._path, stamp)
         _log.info("secrets_file_read", file=str(self._path), projects=len(self._found))
 
 
@@ -77,10 +77,10 @@ def _stamp_of(path: Path) -> _Stamp | None:
         seen = path.stat()
     except OSError:
         return None
-    return seen.st_mtime_ns, seen.st_size, seen.st_ino
+    return seen.st_mtime_ns, seen.st_size, seen.st_ino, stat.S_IMODE(seen.st_mode)
 
 
-def _warn_if_open(path: Path) -> None:
-    mode = stat.S_IMODE(path.stat().st_mode)
+def _warn_if_open(path: Path, stamp: _Stamp | None) -> None:
+    mode = stamp[3] if stamp is not None else 0
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         _log.warning("secrets_file_open", file=str(path), mode=f"{mode:04o}", advice=f"chmod 600 {path}")

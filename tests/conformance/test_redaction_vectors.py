@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from anthares44.automation.codec import Codec
 from anthares44.automation.errors import ResultError
-
 from schemas import results
 from schemas.errors import Refused
 

@@ -209,6 +209,13 @@ async def test_a_name_that_leads_nowhere_is_tried_again(shop: Shop, connector: H
     assert error.message.endswith("the host's name cannot be resolved")
 
 
+async def test_a_server_without_tls_is_not_reached_over_https(partner: Partner, shop: Shop, connector: HttpConnector):
+    shop.base_url = partner.url.replace("http://", "https://")
+    error = await failure(connector)
+    assert (error.code, error.retryable) == ("E_UPSTREAM_UNREACHABLE", True)
+    assert partner.asked == []
+
+
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [

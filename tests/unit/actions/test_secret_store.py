@@ -79,8 +79,12 @@ def test_a_file_that_others_may_read_is_warned_of(tmp_path: Path):
     assert [(entry["event"], entry["mode"]) for entry in logs] == [("secrets_file_open", "0644")]
     path.chmod(0o600)
     with capture_logs() as logs:
-        SecretStore(path, {})
+        store = SecretStore(path, {})
     assert logs == []
+    path.chmod(0o640)
+    with capture_logs() as logs, pytest.raises(Refused):
+        store.get("pj_shop", "sec_a")
+    assert [entry["event"] for entry in logs] == ["secrets_file_open", "secrets_file_read"]
 
 
 def test_values_are_not_shown(tmp_path: Path):
