@@ -6,7 +6,7 @@ from typing import Any
 from pydantic_core import PydanticCustomError
 
 from schemas.errors import Refused
-from topology.expressions import STEP_VARIABLES
+from topology.expressions import STEP_VARIABLES, compile_condition
 from topology.lexing import PathParts
 from topology.names import hint, id_from_name
 from topology.parts import Parts
@@ -131,11 +131,13 @@ def _check_steps(document: Document, base: Path, known: list[str], *, is_bare: b
     if not document.has(base):
         return
     for path, text in _texts(document.at(base), base):
-        template = compile_template(f"{{{{{text}}}}}" if is_bare and "{{" not in text else text, STEP_VARIABLES)
-        for expression in template.expressions:
+        expressions = (
+            (compile_condition(text).expression,) if is_bare else compile_template(text, STEP_VARIABLES).expressions
+        )
+        for expression in expressions:
             for read in expression.paths:
                 if len(read) > 1 and read[0] == "steps" and read[1] not in known:
-                    offset = max(0, text.find(expression.text))
+                    offset = max(0, text.find(expression.text.strip()))
                     yield Refused("E_EXPRESSION", _no_step(read, known), document.text_place(path, offset))
 
 

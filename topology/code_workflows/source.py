@@ -4,6 +4,7 @@ Parsing is bounded: what the parser itself gives up on becomes a refusal with a 
 """
 
 import ast
+import warnings
 from dataclasses import dataclass, field
 
 from schemas.errors import Place, Refused
@@ -85,7 +86,9 @@ def read_python(file: str, source: str) -> PythonFile:
         raise Refused("E_BUNDLE_INVALID", found, Place(file, 1, 1))
     try:
         source.encode()
-        tree = ast.parse(source, filename=file)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the author's code, such as "\\d": his own tools tell him
+            tree = ast.parse(source, filename=file)
     except SyntaxError as error:
         place = Place(file, error.lineno or 1, max(1, error.offset or 1))
         raise Refused("E_BUNDLE_INVALID", f"this is not Python: {error.msg}", place) from error

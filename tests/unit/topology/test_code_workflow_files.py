@@ -346,6 +346,10 @@ def test_any_body_is_read_or_refused(text: str) -> None:
         publish(body("pass") + text)
 
 
+def test_a_warning_of_the_parser_is_no_refusal() -> None:
+    assert publish(body('x = "\\d"', "x is 'a'")).workflows
+
+
 def test_reading_runs_nothing() -> None:
     publish("raise SystemExit\n" + body("raise SystemExit"))
 

@@ -263,6 +263,11 @@ def test_parameters_are_counted_outside_of_quotes(query: str, params: str, says:
         publish(workflow(step))
 
 
+@pytest.mark.parametrize("text", ["input.x == '{{'", "{'a': {'b': true}}['a']['b']", "{{ input.x == '}}' }}"])
+def test_braces_inside_a_condition_are_no_template(text: str) -> None:
+    assert publish(workflow(f'- {{id: a, uses: sleep, duration: 1s, if: "{text}"}}\n')).workflows
+
+
 def test_all_mistakes_are_listed_in_order() -> None:
     source = GUIDE.replace("15s", "soon").replace("version: 3", "version: x").replace("sql/execute", "sql/x")
     assert [(error.place.line if error.place else 0) for error in errors(source)] == [2, 11, 15]
