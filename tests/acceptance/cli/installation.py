@@ -6,7 +6,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,12 +104,20 @@ async def _until_ready(process: asyncio.subprocess.Process, waiting: set[str], s
     """Reads the log until each role said that it is ready; answers the gateway's address."""
     url = ""
     while waiting:
-        line = await _line(process, said)
-        told = json.loads(line) if line.startswith("{") else {}
-        if told.get("event") == "ready":
-            waiting.discard(told["role"])
-            url = told.get("url", url)
+        for told in _objects(await _line(process, said)):
+            if told.get("event") == "ready":
+                waiting.discard(told["role"])
+                url = told.get("url", url)
     return url
+
+
+def _objects(line: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a line: two threads that log at once may share one."""
+    rest = line.strip()
+    while rest.startswith("{"):
+        told, end = json.JSONDecoder().raw_decode(rest)
+        yield told
+        rest = rest[end:].strip()
 
 
 async def _line(process: asyncio.subprocess.Process, said: list[str]) -> str:
