@@ -11,7 +11,6 @@ Message = dict[str, Any]
 
 HISTORY_LETTERS = 48 * 1024  # a message of more than 64 KB would be cut into chunks
 HISTORY_ITEMS = 500
-SETTLED = frozenset({"succeeded", "failed"})
 
 
 def instant(at: datetime) -> str:
@@ -66,7 +65,7 @@ def start_messages(start: BodyStart, workflow: str, version: str) -> Iterator[Me
 
 def _past(past: Past) -> Message:
     """What the body cancelled by itself was never delivered to it: it is sent as opened."""
-    settled = past.outcome in SETTLED
+    settled = past.outcome in {"succeeded", "failed"}
     item: Message = {
         "seq": past.seq,
         "item": past.item,

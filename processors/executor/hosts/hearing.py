@@ -11,7 +11,6 @@ from typing import Any
 import structlog
 
 from anthares44.automation.wire import WireError, agree
-from processors.engine.requests import Request
 from processors.executor.hosts import messages as said
 from processors.executor.hosts.held import Attempt, HeldRun
 from processors.executor.hosts.host import Host
@@ -55,29 +54,8 @@ class Hearing:
                 begun = Attempt(wanted.item, 1, wanted.token or "", allowed, time.monotonic() + allowed)
                 host.note_attempt(run, begun)
         end = checked_end(message.ended)
-        requests = message.requests
-        if run.resumed:
-            requests = self._tell_earlier(run, message)
-        told = [said.request_of(wanted) for wanted in requests]
-        self._listener.turned(run.run_id, run.fence, message.after, told, end)
-
-    def _tell_earlier(self, run: HeldRun, message: said.Turn) -> list[said.Wanted]:
-        """Steps of earlier turns that no record knows go first, each with its own `after`: it will be on record.
-
-        The next replay compares with it. They start at once, so that the run cannot rest between these turns.
-        """
-        opened, run.resumed, run.opened = run.opened, False, frozenset()
-        earlier: dict[int, list[Request]] = {}
-        rest: list[said.Wanted] = []
-        for wanted in message.requests:
-            after = wanted.after if isinstance(wanted, said.Step) and wanted.item not in opened else None
-            if after is not None and after < message.after:
-                earlier.setdefault(after, []).append(said.request_of(wanted))
-            else:
-                rest.append(wanted)
-        for after in sorted(earlier):
-            self._listener.turned(run.run_id, run.fence, after, earlier[after], None)
-        return rest
+        requests = [said.request_of(wanted) for wanted in message.requests]
+        self._listener.turned(run.run_id, run.fence, message.after, requests, end)
 
     def _done(self, host: Host, message: said.Done) -> None:
         run = _held(host, message)

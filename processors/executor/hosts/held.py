@@ -34,7 +34,6 @@ class RunHost(Protocol):
 class HeldRun:
     """`start` and `early` (messages that wait until START is sent) are kept until the host has it.
 
-    `resumed` until the first turn after a replay; `opened` are then the items on record without an outcome.
     `over`: nobody asks for it any more.
     """
 
@@ -43,8 +42,6 @@ class HeldRun:
     start: BodyStart | None
     host: RunHost | None = None
     over: bool = False
-    resumed: bool = False
-    opened: frozenset[str] = frozenset()
     attempts: dict[str, Attempt] = field(default_factory=dict)
     early: list[dict[str, Any]] = field(default_factory=list)
 

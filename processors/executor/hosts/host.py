@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import structlog
 
 from anthares44.automation.wire import CREDIT_BYTES
-from processors.executor.hosts.calls import SETTLED, start_messages
+from processors.executor.hosts.calls import start_messages
 from processors.executor.hosts.held import Attempt, HeldRun, Launch
 from processors.executor.hosts.leftovers import Leftovers
 from processors.executor.hosts.link import Link
@@ -278,9 +278,6 @@ class Host:
         start, run.start = run.start, None
         if start is None:
             raise ValueError(f"{run.run_id} was started before")
-        if start.history:
-            run.resumed = True
-            run.opened = frozenset(past.item for past in start.history if past.outcome not in SETTLED)
         for message in start_messages(start, program.workflow, program.version):
             self._link.send(message)
         early, run.early = run.early, []

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from processors.executor.hosts.held import Attempt, HeldRun
 from processors.executor.hosts.host import Host, Stage
+from processors.executor.hosts.messages import Blocked
 from processors.executor.hosts.settings import HostSettings
 from processors.ports.bodies import BodyListener
 from schemas.records import ErrorInfo
@@ -125,17 +126,18 @@ class Watch:
             host.withdraw(f"it gave no sign of life for {silence:g} s")
             self._plan_kill(host, now)
         elif blocked is not None and now - host.blocked_since > silence:
-            where = f" at {blocked.file}:{blocked.line}" if blocked.file else ""
-            if blocked.item is not None:
-                host.withdraw(f"step {blocked.item!r} of {blocked.run} blocks its event loop{where}")
-                return
-            reason = f"the body of {blocked.run} blocks its event loop{where}"
-            self._give_up_suspect(host, blocked.run, reason)
-            host.withdraw(reason)
-            self._plan_kill(host, now)
+            self._loop_blocked(host, blocked, now)
 
-    def _give_up_suspect(self, host: Host, run_id: str, reason: str) -> None:
-        """By itself, before its neighbours: they did nothing."""
-        suspect = host.runs.get(run_id)
+    def _loop_blocked(self, host: Host, blocked: Blocked, now: float) -> None:
+        """A step that we know of has its timeout. Another has not been told of yet, since its turn cannot be sent."""
+        where = f" at {blocked.file}:{blocked.line}" if blocked.file else ""
+        what = f"step {blocked.item!r}" if blocked.item is not None else "the body"
+        reason = f"{what} of {blocked.run} blocks the event loop of its host{where}"
+        suspect = host.runs.get(blocked.run)
+        if suspect is not None and blocked.item in suspect.attempts:
+            host.withdraw(reason)
+            return
         if suspect is not None:
-            host.give_up([suspect], reason)
+            host.give_up([suspect], reason)  # by itself, before its neighbours: they did nothing
+        host.withdraw(reason)
+        self._plan_kill(host, now)

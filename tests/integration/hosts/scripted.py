@@ -47,10 +47,10 @@ class Scripted:
 
     # -- the test's side ----------------------------------------------------------------------------
 
-    def start(self, run_id: str, definition: int, *, input: str = "{}", fence: int = 1, auto: bool = True,
-              history: Sequence[Past] = (), alone: bool = False, go: bool = True) -> Story:  # fmt: skip  # noqa: A002 - the field's name
+    def start(self, run_id: str, definition: int, *, given: str = "{}", fence: int = 1, auto: bool = True,
+              history: Sequence[Past] = (), alone: bool = False, go: bool = True) -> Story:  # fmt: skip
         start = BodyStart(
-            run_id, fence, PROJECT, "wf_t", definition, "1", "code", 1, input, BEGAN, f"key-{run_id}", "p", "l", "evt",
+            run_id, fence, PROJECT, "wf_t", definition, "1", "code", 1, given, BEGAN, f"key-{run_id}", "p", "l", "evt",
             "t", BEGAN, history, self.go_until() if go else None, alone,
         )  # fmt: skip
         story = self.stories[run_id] = Story(start, auto, max((past.seq for past in history), default=0))
