@@ -97,7 +97,8 @@ def message_of(error: BaseException) -> str:
 
 def type_of(error: BaseException) -> str:
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    plain = kind.__module__ in ("builtins", __name__)
+    name = kind.__qualname__ if plain else f"{kind.__module__}.{kind.__qualname__}"
     return bounded(name, 256)
 
 

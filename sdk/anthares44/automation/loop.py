@@ -174,7 +174,7 @@ class RunLoop(ClosedLoop):
             self._ready.append(timer)
         else:
             # Rounding takes out what adding and subtracting the run's time has left behind.
-            self.owner.request_timer(timer, round(delay, 6))
+            self.owner.request_timer(timer, round(float(delay), 6))
         return timer
 
     def call_at(

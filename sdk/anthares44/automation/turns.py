@@ -106,7 +106,7 @@ class Run:
             self.loop.run_ready()
         requests, self._requests = self._requests, []
         ended = None
-        if self.main is not None and self.main.done() and not self.over:
+        if self.main is not None and self.main.done() and not self.over and not self.blocked:
             self.over = True
             ended = ending_of(self.main, self.settings, closing=self.closing)
             self.loop.report_lost()

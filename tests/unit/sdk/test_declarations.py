@@ -153,7 +153,7 @@ def test_messages_are_bounded_and_storable():
     assert bounded("é" * 3000).encode().__len__() <= 2048
     assert bounded("é" * 3000).endswith("…")
     assert bounded("a\x00b\udcff") == "a\\x00b\\udcff"
-    assert type_of(PermanentError()) == "anthares44.automation.errors.PermanentError"
+    assert type_of(PermanentError()) == "PermanentError"
 
 
 def test_an_error_that_cannot_be_read_is_still_told():

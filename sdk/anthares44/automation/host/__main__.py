@@ -7,7 +7,8 @@ import socket
 import sys
 from pathlib import Path
 
-from anthares44.automation.host.process import EXIT_BROKEN, Host
+from anthares44.automation.host.link import EXIT_BROKEN
+from anthares44.automation.host.process import Host
 
 DESCRIPTOR = 3
 # Parked bodies are many long-lived objects: collecting after every 700 new ones would walk them for nothing.

@@ -13,6 +13,8 @@ from types import ModuleType
 from anthares44.automation.errors import message_of, relative_to, type_of
 from anthares44.automation.workflow import Workflow, declared, find_workflow
 
+_NAMED = 20
+
 
 class LoadError(Exception):
     def __init__(
@@ -43,7 +45,7 @@ def load(path: str, entry: str, workflow: str, version: str) -> Workflow:
         _import(name, file, path)
     found = find_workflow(workflow, version)
     if found is None:
-        known = ", ".join(f"{one.name} version {one.version}" for one in declared()) or "none"
+        known = ", ".join(f"{one.name} version {one.version}" for one in declared()[:_NAMED]) or "none"
         message = f"{entry} declares no workflow {workflow!r} version {version}; it declares {known}"
         raise LoadError("E_VERSION_UNKNOWN", message, entry)
     return found

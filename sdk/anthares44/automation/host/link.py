@@ -10,10 +10,15 @@ import os
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Never
 
-from anthares44.automation.wire import CREDIT_BYTES, FrameDecoder, Message, Outbox, encode_frame
+from anthares44.automation.errors import bounded
+from anthares44.automation.wire import CREDIT_BYTES, FrameDecoder, Message, Outbox, WireError, encode_frame
+
+EXIT_DRAINED, EXIT_BROKEN = 0, 70
+_REASON_BYTES = 2048
 
 _READ_BYTES = 256 * 1024
 _LAST_WORDS_SECONDS = 2.0
@@ -63,6 +68,11 @@ class Link:
     def send_now(self, message: Message) -> None:
         """Write one message as a frame of its own; from any thread."""
         self._write(encode_frame([message]))
+
+    def broken(self, whose: str, error: BaseException) -> Never:
+        """End a process that cannot go on: the other side broke the protocol, or we have a fault."""
+        traceback.print_exception(error)
+        self.finish(bounded(f"{whose}: {error!r}", _REASON_BYTES), EXIT_BROKEN)
 
     def finish(self, reason: str, code: int) -> Never:
         """Send what waits and BYE, then end the process."""
@@ -115,12 +125,15 @@ class Link:
             data = b""
         if not data:
             os._exit(0)
-        messages = self._decoder.feed(data)
-        granted = [message for message in messages if message["t"] == "CREDIT"]
-        if granted:
-            self._outbox.grant(sum(message["bytes"] for message in granted))
-            self._flush()
-        self._receive(messages)
+        try:
+            messages = self._decoder.feed(data)
+            granted = [message["bytes"] for message in messages if message["t"] == "CREDIT"]
+            if granted:
+                self._outbox.grant(sum(granted))
+                self._flush()
+            self._receive(messages)
+        except (WireError, KeyError, TypeError) as error:
+            self.broken("protocol", error)
         self._owed += self._decoder.take_consumed()
         if self._owed >= self._window // 4:
             self.send({"t": "CREDIT", "bytes": self._owed})

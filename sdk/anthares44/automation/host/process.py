@@ -10,26 +10,22 @@ import os
 import socket
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 from anthares44.automation.codec import RESULT_BYTES, Codec
 from anthares44.automation.endings import Settings
-from anthares44.automation.errors import bounded
 from anthares44.automation.host.attempts import Attempt, StepRunner
 from anthares44.automation.host.bundle import LoadError, load
-from anthares44.automation.host.link import Link
+from anthares44.automation.host.link import EXIT_DRAINED, Link
 from anthares44.automation.host.pulse import Pulse
 from anthares44.automation.host.seats import Seats
 from anthares44.automation.redaction import Redaction
 from anthares44.automation.wire import CREDIT_BYTES, VERSIONS, Message, WireError
 from anthares44.automation.workflow import Workflow
 
-EXIT_DRAINED, EXIT_BROKEN = 0, 70
 MOST_ITEMS = 10_000
 CAPABILITIES = ("step", "sleep", "timer", "cancel_item", "resume", "chunks", "credit")
-_REASON_BYTES = 2048
 
 
 class Host:
@@ -65,6 +61,7 @@ class Host:
         }
 
     def open(self) -> None:
+        self._loop.set_exception_handler(self._failed_callback)
         self._link.open()
         self._link.send(
             {
@@ -91,20 +88,21 @@ class Host:
     # -- from the executor --------------------------------------------------------------------------
 
     def _receive(self, messages: list[Message]) -> None:
-        try:
-            for message in messages:
-                handler = self._handlers.get(message["t"])
-                if handler is None:
-                    raise WireError(f"unknown message type {message['t']!r}")  # noqa: TRY301 - one way out for all
-                handler(message)
-        except (WireError, KeyError, TypeError) as error:
-            traceback.print_exc()
-            self._link.finish(bounded(f"protocol: {error!r}", _REASON_BYTES), EXIT_BROKEN)
-        except Exception as error:  # noqa: BLE001 - a fault of ours must not leave runs waiting for ever
-            traceback.print_exc()
-            self._link.finish(bounded(f"internal: {error!r}", _REASON_BYTES), EXIT_BROKEN)
+        for message in messages:
+            handler = self._handlers.get(message["t"])
+            if handler is None:
+                raise WireError(f"unknown message type {message['t']!r}")
+            handler(message)
         if self._draining and not self._seats.taken:
             self._link.finish("drained", EXIT_DRAINED)
+
+    def _failed_callback(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A fault of ours in a callback must not leave runs waiting for ever; one of a step is only told."""
+        callback = getattr(context.get("handle"), "_callback", None)
+        error = context.get("exception")
+        if error is not None and str(getattr(callback, "__module__", "")).startswith("anthares44."):
+            self._link.broken("internal", error)
+        loop.default_exception_handler(context)
 
     def _welcome(self, message: Message) -> None:
         if message["version"] not in VERSIONS:
