@@ -6,7 +6,7 @@ slower), seeks where its reader says at each assignment, and commits by itself, 
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -85,6 +85,23 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     def on_crash(self, msg: str, *fmt: Any, **_: Any) -> None:
         _log.warning("consumer_thread_crashed", reason=msg.format(*fmt))
 
+    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+        await self._unless_stopped(super().on_partitions_revoked(revoked))
+
+    async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
+        await self._unless_stopped(super().on_partitions_assigned(assigned, generation_id))
+
+    async def _unless_stopped(self, callback: Coroutine[Any, Any, None]) -> None:
+        """The other loop answers nobody once it stops: a rebalance at that moment would wait for ever."""
+        ways = [asyncio.ensure_future(callback), asyncio.ensure_future(self._stopped.wait())]
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        for way in ways:
+            way.cancel()
+        await asyncio.wait(ways)
+
+    def close(self) -> None:
+        """Faust would close the connections in the wrong loop, which leaves them open; stopping closes them."""
+
     async def on_thread_stop(self) -> None:
         """Leave the group also in generation 0: the embedded broker counts from there, and aiokafka
         takes it for "no member" and would let the group wait until the session has run out.
@@ -97,6 +114,11 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     async def commit_offsets(self, offsets: Mapping[Any, int]) -> None:
         asked = {TopicPartition(*tp): OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
         await self.call_thread(self._ensure_consumer().commit, asked)
+
+    async def committed_offsets(self, tps: Iterable[Any]) -> dict[int, int]:
+        consumer = self._ensure_consumer()
+        told = {tp.partition: await self.call_thread(consumer.committed, TopicPartition(*tp)) for tp in tps}
+        return {partition: offset for partition, offset in told.items() if offset is not None}
 
     async def wait_positions(self, tps: Iterable[Any]) -> None:
         consumer = self._ensure_consumer()
@@ -141,8 +163,11 @@ class _Consumer(driver.Consumer):  # type: ignore[misc]
     async def _drain_messages(self, fetcher: Any) -> None:
         try:
             while not (self.should_stop or fetcher.should_stop):
+                if not self.flow_active:
+                    await self.wait(self.can_resume_flow)
+                    continue
                 generation = self.app.consumer_generation_id
-                if self._seek_done != self._seek_wanted and self.flow_active and not await self._seek_all():
+                if self._seek_done != self._seek_wanted and not await self._seek_all():
                     await asyncio.sleep(0)
                     continue
                 polled, _ = await self._wait_next_records(timeout=1.0)
@@ -194,9 +219,7 @@ class _Consumer(driver.Consumer):  # type: ignore[misc]
         if not tps:
             return
         if self.app.follows_commits:
-            await self.seek_to_committed()
-            await self._thread.wait_positions(tps.values())
-            return
+            found = await self._thread.committed_offsets(tps.values())
         fresh = [TopicPartition(*tp) for partition, tp in tps.items() if partition not in found]
         if fresh:
             await self._thread.seek_to_beginning(*fresh)
