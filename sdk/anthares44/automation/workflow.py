@@ -31,11 +31,23 @@ def workflow(
     *,
     version: int,
     concurrency: Mapping[str, Any] | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    queue: str | None = None,
+    description: str | None = None,
 ) -> Callable[[_Function], _Function]:
     """Declare `async def body(ctx, input)` as a version of a workflow; the function itself is unchanged.
 
-    `version` is an integer from 1 up. `concurrency` is `{"max": n, "partition_key": "..."}`.
+    `version` is an integer from 1 up. `concurrency` is `{"max": n, "partition_key": "..."}`. `trigger`
+    (`{"event": "a.b"}`), `queue` (`"q_..."`) and `description` are for publication, which reads and checks them
+    from the source; here they only have to be of the right kind.
     """
+    for option, value, kind in (
+        ("trigger", trigger, Mapping),
+        ("queue", queue, str),
+        ("description", description, str),
+    ):
+        if value is not None and not isinstance(value, kind):
+            raise ValueError(f"workflow {name!r}: {option} must be a {kind.__name__}, not {value!r}")
     try:
         check_id(name)
         limits = check_concurrency(concurrency)
