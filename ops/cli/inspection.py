@@ -11,7 +11,7 @@ from ops.cli.failures import OK, RUN_DID_NOT_SUCCEED
 from ops.cli.options import JsonOption, ProjectOption, RunArgument
 from ops.cli.output import Output, columns, counted, duration, paint_state, printable, text_of
 from ops.cli.quick import command
-from ops.cli.record_lines import moment, record_line
+from ops.cli.record_lines import moment, record_line, when
 from ops.client import StreamEvent
 
 _TITLES = ("RUN", "WORKFLOW", "VERSION", "STATE", "STEP", "ERROR", "ACCEPTED", "TOOK")
@@ -112,10 +112,10 @@ def _end_state(event: StreamEvent, document: dict[str, Any]) -> str | None:
 
 
 def _run_row(row: dict[str, Any]) -> list[str]:
-    named = ("run_id", "workflow_id", "version", "state", "current_step", "error_code", "accepted_at")
+    named = ("run_id", "workflow_id", "version", "state", "current_step", "error_code")
     accepted, ended = moment(row.get("accepted_at")), moment(row.get("ended_at"))
     took = duration((ended - accepted).total_seconds()) if accepted and ended else ""
-    return [*columns(row, *named), took]
+    return [*columns(row, *named), when(row.get("accepted_at")), took]
 
 
 def register(group: typer.Typer) -> None:

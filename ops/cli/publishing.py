@@ -10,6 +10,7 @@ from ops.cli.failures import OK
 from ops.cli.options import JsonOption, ProjectOption
 from ops.cli.output import Output, columns, counted, paint_state, printable
 from ops.cli.quick import command
+from ops.cli.record_lines import when
 
 _PUBLISH_EXAMPLE = """\
 a44 automation publish ./workflows/invoice-settle.yaml
@@ -67,8 +68,8 @@ def workflows(project: ProjectOption = None, as_json: JsonOption = False) -> int
         output.document(found)
         return OK
     output.line(counted(len(found), "workflow"))
-    names = ("workflow_id", "version", "kind", "published_at")
-    output.table(("WORKFLOW", "VERSION", "KIND", "PUBLISHED"), [columns(row, *names) for row in found])
+    rows = [[*columns(row, "workflow_id", "version", "kind"), when(row.get("published_at"))] for row in found]
+    output.table(("WORKFLOW", "VERSION", "KIND", "PUBLISHED"), rows)
     return OK
 
 

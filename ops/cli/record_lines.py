@@ -1,7 +1,7 @@
 """One line of a run's log for a reader."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from ops.cli.output import duration, paint, paint_state, printable
@@ -36,6 +36,12 @@ def moment(text: Any) -> datetime | None:
         return None
 
 
+def when(text: Any) -> str:
+    """A time as a table shows it: to the second, in UTC."""
+    at = moment(text)
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ") if at else ""
+
+
 def _clock(text: Any) -> str:
     at = moment(text)
     return at.strftime("%H:%M:%S.") + f"{at.microsecond // 1000:03}" if at else "--:--:--.---"
@@ -43,7 +49,7 @@ def _clock(text: Any) -> str:
 
 def _took(record: Mapping[str, Any]) -> str:
     started, finished = moment(record.get("started_at")), moment(record.get("finished_at"))
-    if started is None or finished is None:
+    if record.get("kind") != "step" or started is None or finished is None:
         return ""
     return duration((finished - started).total_seconds())
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -182,6 +183,23 @@ def test_a_reader_that_leaves_early_is_no_error_to_look_at(service: RestService,
         process.stdout.close()
         complaint = process.stderr.read()
     assert (process.returncode, complaint) == (141, b"")
+
+
+def test_ctrl_c_ends_a_command_without_a_traceback(service: RestService, tmp_path: Path) -> None:
+    service.state.records = [record(1, "pay")]
+    service.state.end_state = None
+    with subprocess.Popen(
+        [*A44, "automation", "logs", RUN, "--follow"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(tmp_path, service),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        complaint = process.stderr.read()
+    assert (process.returncode, complaint) == (130, b"interrupted\n")
 
 
 @pytest.mark.parametrize("arguments", [["automation", "runs"], ["auth", "whoami"], ["--help"], ["--version"]])
