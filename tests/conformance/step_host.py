@@ -1,5 +1,6 @@
 """A real step host in a process of its own, spoken to over its socket as an executor does."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -80,7 +81,8 @@ class StepHost:
             self._inbox = self._decoder.feed(data)
             consumed = self._decoder.take_consumed()
             if consumed:
-                self.send({"t": "CREDIT", "bytes": consumed})
+                with contextlib.suppress(BrokenPipeError):  # it may have ended after what it said
+                    self.send({"t": "CREDIT", "bytes": consumed})
 
     def receive_type(self, kind: str) -> Message:
         return self.receive(lambda message: message["t"] == kind)

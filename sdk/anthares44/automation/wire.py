@@ -34,6 +34,7 @@ CONTROL = frozenset(
         "BEAT",
         "LOG",
         "CREDIT",
+        "BYE",
     },
 )
 
