@@ -1,19 +1,26 @@
 """Bundles on disk: the files of a published code workflow, unpacked once per digest.
 
 The folder is private to this process and its hosts (through their group), and nothing in it can be written by
-a host that runs under another account. It is removed at close.
+a host that runs under another account. It is removed at close, or by the next owner of one.
 """
 
 import asyncio
+import contextlib
+import fcntl
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from processors.executor.hosts.account import Account
 from schemas.errors import Refused
+
+PREFIX = "a44-hosts-"
+LOCK = "owner.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +39,14 @@ class CodeBundle:
 
 
 class BundleFolder:
-    """`root` holds the bundles and the homes of the hosts."""
+    """`root` holds the bundles and the homes of the hosts.
+
+    A lock says that its owner lives: what others left behind when they were killed is removed by the next one.
+    """
 
     def __init__(self) -> None:
-        self.root = Path(tempfile.mkdtemp(prefix="a44-hosts-"))
+        self.root = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._lock = _locked(self.root)
         self._unpacking: dict[str, asyncio.Future[Path]] = {}
         self._homes = 0
 
@@ -64,6 +75,11 @@ class BundleFolder:
         """Also waits for what is being unpacked."""
         await asyncio.gather(*self._unpacking.values(), return_exceptions=True)
         await asyncio.to_thread(shutil.rmtree, self.root, ignore_errors=True)
+        self._lock.close()
+
+    async def remove_abandoned(self) -> None:
+        """Folders of owners that are gone."""
+        await asyncio.to_thread(_remove_abandoned, self.root.parent)
 
     def _write(self, bundle: CodeBundle, account: Account) -> Path:
         _check(bundle)
@@ -79,6 +95,25 @@ class BundleFolder:
                 shutil.chown(path, group=account.gid)
             path.chmod(0o750 if path.is_dir() else 0o640)
         return folder
+
+
+def _locked(folder: Path) -> IO[bytes]:
+    """The lock gets its name once it is held: under that name it is never seen free while its owner lives."""
+    early = folder / f"{LOCK}-new"
+    lock = early.open("wb")
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    early.rename(folder / LOCK)
+    return lock
+
+
+def _remove_abandoned(among: Path) -> None:
+    for folder in among.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):  # another's folder, one without a lock yet, or one that is in use
+            if folder.lstat().st_uid != os.geteuid() or folder.is_symlink():
+                continue
+            with (folder / LOCK).open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check(bundle: CodeBundle) -> None:

@@ -110,8 +110,9 @@ class Host:
         self.began = self.last_beat = time.monotonic()
         self._process = HostProcess.spawn(plan, self.output)
         self._set_context()
-        await self._link.open(self._process.socket)
-        await self._process.watch(self._exited)
+        self._process.watch(self._exited)
+        await self._process.drain()
+        await self._link.open(self._process.take_socket())
 
     def greeted(self, version: int) -> None:
         """It said HELLO; both sides speak this version of the frames."""

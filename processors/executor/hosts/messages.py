@@ -64,11 +64,13 @@ class Step(_Struct, tag_field="kind", tag="step"):
 class Sleep(_Struct, tag_field="kind", tag="sleep"):
     item: str
     seconds: float
+    after: int | None = None
 
 
 class Timer(_Struct, tag_field="kind", tag="timer"):
     item: str
     seconds: float
+    after: int | None = None
 
 
 class CancelItem(_Struct, tag_field="kind", tag="cancel_item"):
@@ -250,9 +252,9 @@ def request_of(wire: Wanted) -> Request:
     if isinstance(wire, Step):
         retry = wire.retry
         policy = RetryPolicy(retry.max, retry.base, retry.cap, retry.strategy)
-        return StepRequest(wire.item, wire.timeout, policy, wire.compensate, wire.started, wire.token)
+        return StepRequest(wire.item, wire.timeout, policy, wire.compensate, wire.started, wire.token, wire.after)
     if isinstance(wire, Sleep):
-        return SleepRequest(wire.item, wire.seconds)
+        return SleepRequest(wire.item, wire.seconds, wire.after)
     if isinstance(wire, Timer):
-        return TimerRequest(wire.item, wire.seconds)
+        return TimerRequest(wire.item, wire.seconds, wire.after)
     return CancelRequest(wire.target)

@@ -14,8 +14,8 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO
 
 from processors.executor.hosts.account import Account
 from processors.executor.hosts.output import Output
@@ -53,13 +53,15 @@ def environment_for(names: tuple[str, ...], extra: Mapping[str, str]) -> dict[st
 
 
 class HostProcess:
-    """Made by `spawn`. `socket` is our end of descriptor 3; it belongs to the caller."""
+    """Made by `spawn`; then `watch`, `drain` and `take_socket` (our end of descriptor 3)."""
 
     def __init__(self, popen: "subprocess.Popen[bytes]", end: socket.socket, plan: Plan, output: Output) -> None:
         self.pid = popen.pid
-        self.socket = end
         self.returncode: int | None = None
         self._popen = popen
+        self._end: socket.socket | None = end
+        self._pipes = {"stdout": popen.stdout, "stderr": popen.stderr}
+        self._transports: list[asyncio.ReadTransport] = []
         self._home = plan.home
         self._output = output
         self._exited: Callable[[int], None] | None = None
@@ -93,22 +95,32 @@ class HostProcess:
         ours.setblocking(False)
         return cls(popen, ours, plan, output)
 
-    async def watch(self, exited: Callable[[int], None]) -> None:
-        """Begin to drain output and to wait for the end."""
+    def watch(self, exited: Callable[[int], None]) -> None:
+        """Wait for the end. At once after `spawn`, or nobody would reap the process."""
         self._exited = exited
         loop = asyncio.get_running_loop()
-        if hasattr(os, "pidfd_open"):
+        try:
             descriptor = os.pidfd_open(self.pid)
-            loop.add_reader(descriptor, self._ended_by_descriptor, descriptor)
-        else:
+        except (AttributeError, OSError):  # not Linux, or a kernel without it
             threading.Thread(target=self._wait_in_thread, args=(loop,), daemon=True).start()
-        for stream, pipe in (("stdout", self._popen.stdout), ("stderr", self._popen.stderr)):
-            await self._drain(stream, pipe)
+        else:
+            loop.add_reader(descriptor, self._ended_by_descriptor, descriptor)
 
-    async def _drain(self, stream: str, pipe: IO[bytes] | None) -> None:
-        assert pipe is not None  # noqa: S101  a pipe was asked for
+    async def drain(self) -> None:
+        """Read what it prints, to the end of both pipes."""
         loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(lambda: self._output.reader(stream), pipe)
+        for stream in ("stdout", "stderr"):
+            pipe = self._pipes.pop(stream)
+            transport, _ = await loop.connect_read_pipe(partial(self._output.reader, stream), pipe)
+            self._transports.append(transport)
+
+    def take_socket(self) -> socket.socket:
+        """It is the caller's from now on."""
+        end = self._end
+        if end is None:
+            raise ValueError(f"the socket of host {self.pid} was taken before")
+        self._end = None
+        return end
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
@@ -122,6 +134,8 @@ class HostProcess:
         except TimeoutError:
             self.kill()
             await self._gone.wait()
+        for transport in self._transports:
+            transport.close()
 
     def _signal(self, number: signal.Signals) -> None:
         """To the whole group. Only before the process is reaped: its number may be another's afterwards."""
@@ -145,6 +159,9 @@ class HostProcess:
     def _reaped(self, code: int) -> None:
         self.returncode = code
         self._gone.set()
+        for left in (self._end, *self._pipes.values()):
+            if left is not None:  # the start was broken off
+                left.close()
         asyncio.get_running_loop().run_in_executor(None, shutil.rmtree, self._home, True)
         if self._exited is not None:
             self._exited(code)

@@ -57,6 +57,10 @@ class Starter:
     async def _the_account(self) -> Account:
         """Tried once: it costs the start of an interpreter."""
         if self._account is None:
-            folder = self._open_folder().root
-            self._account = asyncio.ensure_future(usable_account(self._settings, folder, self._environment))
+            self._account = asyncio.ensure_future(self._prepare())
         return await asyncio.shield(self._account)
+
+    async def _prepare(self) -> Account:
+        folder = self._open_folder()
+        await folder.remove_abandoned()
+        return await usable_account(self._settings, folder.root, self._environment)

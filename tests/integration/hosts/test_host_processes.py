@@ -150,7 +150,11 @@ asyncio.run(main())
 """
     )
     executor = await asyncio.create_subprocess_exec(
-        sys.executable, str(script), cwd=ROOT, env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'sdk'}"}, stdout=PIPE
+        sys.executable,
+        str(script),
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'sdk'}", "TMPDIR": str(tmp_path)},
+        stdout=PIPE,
     )
     assert executor.stdout is not None
     pid = 0
@@ -252,13 +256,40 @@ async def body(ctx, input):
     assert story.lost is None
 
 
-async def test_closing_while_hosts_start_leaves_nothing(scripted: Scripted, shelf: Shelf) -> None:
-    story = scripted.start("run_1", shelf.put(ASKS))
-    scripted.hosts.warm()
-    await asyncio.sleep(0)
-    await scripted.hosts.aclose()
-    assert not story.turns
-    assert story.lost is None
+async def test_closing_at_any_moment_of_a_start_leaves_nothing(with_settings: MakeScripted, shelf: Shelf) -> None:
+    definition = shelf.put(ASKS)
+    before = set(children())
+    for rounds in range(0, 24, 2):
+        scripted = with_settings(quick(drop_root=False, spare=bool(rounds % 4)))
+        story = scripted.start("run_1", definition)
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            await scripted.hosts.aclose()
+        assert not story.turns
+        assert story.lost is None
+    assert set(children()) == before
+
+
+def children() -> list[str]:
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
+
+
+async def test_what_a_killed_owner_left_behind_is_removed_and_what_is_in_use_is_not(
+    with_settings: MakeScripted, shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    abandoned, unlocked = tmp_path / "a44-hosts-old", tmp_path / "a44-hosts-young"
+    abandoned.mkdir()
+    unlocked.mkdir()
+    (abandoned / "owner.lock").touch()
+    scripted = with_settings(quick())
+    await tell(scripted, shelf)
+    other = with_settings(quick())
+    await tell(other, shelf, "run_2")
+    assert not abandoned.exists()
+    assert unlocked.exists()
+    assert len(list(tmp_path.glob("a44-hosts-*"))) == 3  # noqa: ASYNC240 - one question
 
 
 def test_the_same_on_uvloop(shelf: Shelf) -> None:
