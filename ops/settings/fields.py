@@ -44,7 +44,7 @@ class Settings(BaseSettings):
     )
     kafka_bootstrap: str = Field(
         default="",
-        description="Kafka brokers (relay, ingest, executor)",
+        description="Kafka brokers (relay, ingest, executor; gateway and scheduler send hints where it is set)",
         examples=["host:port, more of them separated by commas"],
     )
     topic_prefix: str = Field(
@@ -87,7 +87,7 @@ class Settings(BaseSettings):
         default=30.0,
         ge=3,
         le=3600,
-        description="how long an executor's runs stay its own without a sign of life (executor, scheduler)",
+        description="how long an executor's runs stay its own without a sign of life (executor)",
         examples=["seconds from 3 to 3600"],
     )
     executor_slots: int = Field(
@@ -117,7 +117,7 @@ class Settings(BaseSettings):
         default_factory=_owner,
         min_length=1,
         max_length=200,
-        description="name of this process in leases and logs; different in each process (relay, scheduler, executor)",
+        description="name of this process in leases and at the brokers; different in each process (every role)",
         examples=["1 to 200 characters"],
     )
     dedup_window_hours: float = Field(
