@@ -102,7 +102,7 @@ async def _executor(settings: Settings, stop: asyncio.Event, on_ready: OnReady) 
         async def kind_of(definition_id: int) -> str:
             return (await catalog.definition(definition_id)).kind
 
-        executor = Executor(journal, kind_of, topics.run_events, settings.executor_slots)
+        executor = Executor(journal, kind_of, topics.run_events, settings.executor_slots, settings.lease_seconds)
 
         async def take_commands(records: Sequence[Record]) -> None:
             told = decode_commands([record.value for record in records])

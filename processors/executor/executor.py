@@ -26,8 +26,9 @@ from schemas.records import ErrorInfo, Record
 
 _log = structlog.get_logger("executor")
 
-LEASE_MARGIN_SECONDS = 3.0
-POLL_SECONDS = 2.0
+LONGEST_MARGIN_SECONDS = 3.0
+LONGEST_POLL_SECONDS = 2.0
+SHARE_OF_LEASE = 6.0
 MAIL_POLLS = 3
 DRAIN_SECONDS = 6.0
 MOST_BATCH_BYTES = 8 * 1024 * 1024
@@ -35,10 +36,14 @@ KindOf = Callable[[int], Awaitable[str]]
 
 
 class Executor:
-    """`slots` bounds the runs held at once; `kind_of(definition id)` tells yaml from code."""
+    """`slots` bounds the runs held at once, `lease` is the journal's in seconds; `kind_of(definition id)` tells yaml
+    from code. Polls, which renew the lease, and the margin before its end are a share of it.
+    """
 
-    def __init__(self, journal: Journal, kind_of: KindOf, run_events_topic: str, slots: int) -> None:
+    def __init__(self, journal: Journal, kind_of: KindOf, run_events_topic: str, slots: int, lease: float) -> None:
         self._journal = journal
+        self._margin = min(LONGEST_MARGIN_SECONDS, lease / SHARE_OF_LEASE)
+        self._poll_seconds = min(LONGEST_POLL_SECONDS, lease / SHARE_OF_LEASE)
         self._kind_of = kind_of
         self._slots = slots
         self._runs: dict[str, LiveRun] = {}
@@ -80,7 +85,7 @@ class Executor:
 
     def go_until(self) -> float:
         """Until when bodies may start attempts by themselves: short of the lease's end, by the monotonic clock."""
-        return self._journal.lease_ends - LEASE_MARGIN_SECONDS
+        return self._journal.lease_ends - self._margin
 
     # life
 
@@ -118,7 +123,7 @@ class Executor:
                 await self._journal.open()
             except AutomationError as exc:
                 _log.warning("no_session", reason=str(exc))
-                await asyncio.wait([asyncio.ensure_future(stop.wait())], timeout=POLL_SECONDS / 4)
+                await asyncio.wait([asyncio.ensure_future(stop.wait())], timeout=self._poll_seconds / 4)
             else:
                 self.look_for_granted()
                 return
@@ -127,7 +132,7 @@ class Executor:
         """Where commands and wake-ups were lost; the claim's commit renews the lease as well."""
         polls = 0
         while True:
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(self._poll_seconds)
             polls += 1
             self.look_for_granted()
             if polls % MAIL_POLLS == 0 and self._runs:

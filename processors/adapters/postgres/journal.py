@@ -26,7 +26,7 @@ from schemas.records import Record
 
 _log = structlog.get_logger("journal")
 RECONNECT_SECONDS = 0.2
-RENEW_SECONDS = 5.0
+RENEW_SHARE = 1 / 6
 TRIES = 3
 
 
@@ -47,7 +47,7 @@ class PostgresJournal:
 
     @property
     def renew_at(self) -> float:
-        return self._lease_ends - self._lease + RENEW_SECONDS
+        return self._lease_ends - self._lease * (1 - RENEW_SHARE)
 
     @property
     def lease_ends(self) -> float:
