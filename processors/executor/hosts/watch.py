@@ -1,11 +1,8 @@
-"""The clock of the hosts: what is done about one that is slow, silent, blocked or idle.
+"""The clock of the hosts. An attempt past its timeout and the grace, by the host's own count of its age, has failed.
 
-- An attempt past its timeout and the grace, by the host's own count of its age, has failed, and the host with it:
-  it is withdrawn, and killed when its other attempts could have ended, `longest_kill_delay` at most.
-- So does code that runs on after its attempt is over.
-- No heartbeat for `silence`, or a loop that a body blocks as long: the same, without a failed attempt.
-- A loop that a step blocks as long: withdrawn, so that its neighbours go on elsewhere; the step has its timeout.
-- No HELLO, or a program that is not imported in time: killed.
+Then, as after a silence, a loop that its body blocks, or code that runs on after its attempt, the host is not
+trusted: withdrawn, and killed when its other attempts could have ended, `longest_kill_delay` at most. A loop
+that a step blocks within its timeout: withdrawn alone. No HELLO, or an import that does not end: killed.
 """
 
 import time

@@ -1,0 +1,173 @@
+"""Attempts past their timeout, loops that are blocked, hosts that are silent: what it costs, and whom."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from processors.executor.hosts import HostSettings
+from tests.integration.hosts.characters import is_gone, pid_of, start
+from tests.integration.hosts.scripted import Scripted, Shelf, quick
+from tests.support.waiting import until
+
+MakeScripted = Callable[[HostSettings], Scripted]
+
+
+async def test_a_coroutine_past_its_timeout_fails_inside(scripted: Scripted, shelf: Shelf) -> None:
+    story = start(scripted, shelf, "run_1", "async", seconds=50, timeout="200ms")
+    await scripted.until(lambda: story.failures)
+    error = story.failures[0][2]
+    assert (error.code, error.retryable) == ("E_STEP_TIMEOUT", True)
+    other = start(scripted, shelf, "run_2", "quick")
+    await scripted.until(lambda: other.end)
+    assert pid_of(other) == pid_of(story)
+
+
+async def test_a_thread_past_its_timeout_holds_its_retry_back_until_it_has_ended(
+    scripted: Scripted, shelf: Shelf, with_settings: MakeScripted, tmp_path: object
+) -> None:
+    patient = with_settings(quick(grace=20.0))
+    mark = f"{tmp_path}/ended"
+    story = start(patient, shelf, "run_1", "thread", seconds=1.2, timeout="200ms", mark=mark)
+    await patient.until(lambda: story.failures)
+    assert story.failures[0][2].code == "E_STEP_TIMEOUT"
+    assert not os.path.exists(mark)  # noqa: ASYNC240, PTH110 - one question
+    patient.run_step("run_1", "a", 2, 30.0)
+    await patient.until(lambda: "a" in story.values)
+    seen_at = story.history[-1]
+    assert seen_at.item == "a"
+    assert os.path.exists(mark)  # noqa: ASYNC240, PTH110 - one question
+    assert story.lost is None
+
+
+async def test_a_retry_that_is_held_back_can_be_cancelled(with_settings: MakeScripted, shelf: Shelf) -> None:
+    patient = with_settings(quick(grace=20.0))
+    story = start(patient, shelf, "run_1", "thread", seconds=30, timeout="200ms")
+    await patient.until(lambda: story.failures)
+    patient.run_step("run_1", "a", 2, 30.0)
+    patient.hosts.cancel_step("run_1", 1, "a")
+    await patient.until(lambda: len(story.failures) == 2)
+    item, attempt, error = story.failures[1]
+    assert (item, attempt, error.code) == ("a", 2, "E_CANCELLED")
+
+
+async def test_a_thread_that_runs_on_costs_its_host_and_the_neighbours_go_on_elsewhere(
+    scripted: Scripted, shelf: Shelf
+) -> None:
+    idle = start(scripted, shelf, "run_1", "quick", auto=False)
+    busy = start(scripted, shelf, "run_2", "async", seconds=1.5, timeout="3s")
+    await scripted.until(lambda: "who" in idle.values and "who" in busy.values)
+    late = start(scripted, shelf, "run_3", "thread", seconds=60, timeout="200ms")
+    await scripted.until(lambda: late.failures)
+    assert late.failures[0][2].code == "E_STEP_TIMEOUT"
+    scripted.run_step("run_3", "a", 2, 30.0)  # held back
+    await scripted.until(lambda: idle.lost and late.lost)
+    assert busy.lost is None
+    elsewhere = start(scripted, shelf, "run_4", "quick")
+    await scripted.until(lambda: elsewhere.end)
+    assert pid_of(elsewhere) != pid_of(late)
+    await scripted.until(lambda: busy.lost)
+    assert busy.values["a"] == '"slept"'  # it was let finish first
+    await until(lambda: is_gone(pid_of(late)), "the host is gone")
+
+
+async def test_the_next_life_of_a_run_waits_for_its_thread_to_be_gone(scripted: Scripted, shelf: Shelf) -> None:
+    busy = start(scripted, shelf, "run_2", "async", seconds=2, timeout="3s")
+    late = start(scripted, shelf, "run_1", "thread", seconds=60, timeout="200ms")
+    await scripted.until(lambda: late.lost and "who" in busy.values)
+    again = scripted.start("run_1", 1, fence=2, given=late.start.input, history=late.history, auto=False, go=False)
+    await scripted.until(lambda: again.turns)
+    assert again.items() == ["a"]
+    scripted.run_step("run_1", "a", 2, 0.2)
+    await scripted.until(lambda: again.failures)
+    assert is_gone(pid_of(late))
+
+
+async def test_a_blocked_loop_fails_the_step_at_its_timeout_and_names_the_line(
+    scripted: Scripted, shelf: Shelf
+) -> None:
+    idle = start(scripted, shelf, "run_1", "quick", auto=False)
+    await scripted.until(lambda: "who" in idle.values)
+    blocking = start(scripted, shelf, "run_2", "block", seconds=60, timeout="2500ms")
+    await scripted.until(lambda: blocking.failures and blocking.lost and idle.lost)
+    error = blocking.failures[0][2]
+    assert (error.code, error.retryable, error.line) == ("E_STEP_TIMEOUT", True, "flow.py:10")
+    assert "blocks the event loop" in error.message
+    await until(lambda: is_gone(pid_of(idle)), "the host is gone")
+
+
+async def test_a_loop_that_a_step_blocks_within_its_timeout_gives_up_the_neighbours_alone(
+    with_settings: MakeScripted, shelf: Shelf
+) -> None:
+    scripted = with_settings(quick(silence=1.5))
+    idle = start(scripted, shelf, "run_1", "quick", auto=False)
+    await scripted.until(lambda: "who" in idle.values)
+    blocking = start(scripted, shelf, "run_2", "block", seconds=5, timeout="30s")
+    await scripted.until(lambda: idle.lost)
+    assert "blocks the event loop of its host at flow.py:10" in (idle.lost or "")
+    assert blocking.lost is None
+    await scripted.until(lambda: "a" in blocking.values)
+
+
+async def test_a_step_that_blocks_before_its_turn_was_told_is_lost_and_then_timed_out(
+    with_settings: MakeScripted, shelf: Shelf
+) -> None:
+    scripted = with_settings(quick(silence=1.5))
+    shelf.put("""
+@workflow("t", version=1)
+async def body(ctx, input):
+    async def blocks(): time.sleep(60)
+    await step.run("a", timeout="1s", fn=blocks)
+""")
+    story = scripted.start("run_1", 1)
+    await scripted.until(lambda: story.lost)
+    assert story.lost == "step 'a' of run_1 blocks the event loop of its host at flow.py:6"
+    again = scripted.start("run_1", 1, fence=2, go=False, alone=True)
+    await scripted.until(lambda: again.failures and again.lost)
+    assert again.failures[0][2].code == "E_STEP_TIMEOUT"
+
+
+async def test_a_body_that_blocks_is_suspected_and_its_host_ended(with_settings: MakeScripted, shelf: Shelf) -> None:
+    scripted = with_settings(quick(silence=1.5))
+    idle = start(scripted, shelf, "run_1", "quick", auto=False)
+    await scripted.until(lambda: "who" in idle.values)
+    body = start(scripted, shelf, "run_2", "body-blocks", seconds=60)
+    await scripted.until(lambda: body.lost and idle.lost)
+    assert "the body of run_2 blocks the event loop of its host at flow.py:17" in (body.lost or "")
+    await until(lambda: is_gone(pid_of(idle)), "the host is gone")
+
+
+async def test_a_host_that_gives_no_sign_of_life_is_given_up(with_settings: MakeScripted, shelf: Shelf) -> None:
+    scripted = with_settings(quick(silence=1.5))
+    idle = start(scripted, shelf, "run_1", "quick", auto=False)
+    await scripted.until(lambda: "who" in idle.values)
+    os.kill(pid_of(idle), signal.SIGSTOP)
+    await scripted.until(lambda: idle.lost)
+    assert "no sign of life" in (idle.lost or "")
+    await until(lambda: is_gone(pid_of(idle)), "the host is gone")
+
+
+async def test_steps_that_queue_for_a_thread_have_all_of_their_time(scripted: Scripted, shelf: Shelf) -> None:
+    shelf.put("""
+@workflow("t", version=1)
+async def body(ctx, input):
+    slow = lambda: time.sleep(0.6)
+    return len(await asyncio.gather(*(step.run(f"s{n}", timeout="1s", fn=slow) for n in range(100))))
+""")
+    story = scripted.start("run_1", 1)
+    await scripted.until(lambda: story.end)
+    assert story.end is not None
+    assert story.end.value == "100"
+    assert not story.failures
+
+
+async def test_a_loop_of_ours_that_was_held_up_blames_no_host(with_settings: MakeScripted, shelf: Shelf) -> None:
+    scripted = with_settings(quick(silence=1.2))
+    story = start(scripted, shelf, "run_1", "async", seconds=1, timeout="2s")
+    await scripted.until(lambda: "who" in story.values)
+    time.sleep(3)  # noqa: ASYNC251 - this is what is tested
+    await asyncio.sleep(0)
+    await scripted.until(lambda: story.end)
+    assert not story.failures
+    assert story.lost is None
