@@ -18,6 +18,7 @@ from topology.topics import TopicSpec
 _driver_log = logging.getLogger("a44.kafka.admin")
 
 _SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.05
 
 
 class KafkaAdmin:
@@ -50,6 +51,7 @@ class KafkaAdmin:
                 made.append(name)
             elif error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise _translated(error, f"make the topic {name}")
+        await self._wait_until_told(made)
         return made
 
     async def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
@@ -57,6 +59,19 @@ class KafkaAdmin:
 
     async def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
         return {name: len(found.partitions) for name, found in (await self._describe(topics)).items()}
+
+    async def _wait_until_told(self, topics: Sequence[str]) -> None:
+        """Apache Kafka answers before its metadata tells of a new topic."""
+        try:
+            async with asyncio.timeout(_SECONDS):
+                while True:
+                    if len(await self._describe(topics)) == len(topics):
+                        return
+                    await asyncio.sleep(_LOOK_SECONDS)
+        except TimeoutError as exc:
+            raise Unavailable(
+                "E_UNAVAILABLE", f"Kafka made topics but does not show them: {', '.join(topics)}"
+            ) from exc
 
     async def _describe(self, topics: Sequence[str]) -> dict[str, Any]:
         if not topics:

@@ -125,6 +125,7 @@ class _Life:
         return await _first(self._watch_topic(), _reason(worker))
 
     async def _watch_topic(self) -> str:
+        missed = 0
         while True:
             await asyncio.sleep(self._settings.metadata_max_age)
             try:
@@ -132,8 +133,11 @@ class _Life:
             except (Unavailable, Refused) as exc:
                 _log.info("topic_id_unknown", topic=self._settings.topic, reason=exc.message)
                 continue
-            if found != self._topic_id:
-                return "the topic was made again" if found else "the topic is gone"
+            missed = 0 if found else missed + 1
+            if missed > 1:  # once may be a broker whose metadata is late
+                return "the topic is gone"
+            if found and found != self._topic_id:
+                return "the topic was made again"
 
     # -- the reader of the worker
 

@@ -111,6 +111,7 @@ class PostgresRelayStore:
             conn = await connect(self.dsn, "relay")
             try:
                 await self._check_sight(conn)
+                await conn.execute(self._sql["prefer_order"])
             except BaseException:
                 await conn.close()
                 raise
