@@ -6,6 +6,7 @@ It signs, verifies, deduplicates and streams as the service does; a test can mak
 import hashlib
 import hmac
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -241,11 +242,25 @@ class RestService:
     state: State
 
 
+class Server(ThreadingHTTPServer):
+    """A caller that leaves in the middle is nobody's fault; any other failure is kept for the end of the test."""
+
+    daemon_threads = True
+
+    def __init__(self, state: State) -> None:
+        super().__init__(("127.0.0.1", 0), type("BoundHandler", (Handler,), {"state": state}))
+        self.failures: list[BaseException] = []
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        error = sys.exception()
+        if error is not None and not isinstance(error, ConnectionError):
+            self.failures.append(error)
+
+
 @contextmanager
 def running_rest_service() -> Iterator[RestService]:
     state = State()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("BoundHandler", (Handler,), {"state": state}))
-    server.daemon_threads = True
+    server = Server(state)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -254,6 +269,7 @@ def running_rest_service() -> Iterator[RestService]:
         server.shutdown()
         thread.join()
         server.server_close()
+    assert not server.failures
 
 
 def record(seq: int, step: str, status: str = "succeeded", **more: Any) -> dict[str, Any]:
