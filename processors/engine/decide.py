@@ -11,18 +11,9 @@ from typing import assert_never
 
 from processors.engine import turns
 from processors.engine.commands import BodyLost, Cancel, Claimed, Command, Diverged, Done, Due, Failed, Turn
-from processors.engine.effects import (
-    Arm,
-    Block,
-    CancelStep,
-    CloseBody,
-    DropBody,
-    Effect,
-    StartBody,
-)
-from processors.engine.endings import close, finish, rest
+from processors.engine.effects import Arm, Block, CancelStep, CloseBody, Effect, StartBody
+from processors.engine.endings import CANCELLED, block, close, finish, lose_flying, rest
 from processors.engine.ledger import Ledger
-from processors.engine.moves import RunStatus
 from processors.engine.state import Item, Phase, RunState
 from schemas.records import ErrorInfo, Kind, Record, Status
 
@@ -60,7 +51,7 @@ def _dispatch(ledger: Ledger, command: Command) -> None:
         case BodyLost():
             _body_lost(ledger, command)
         case Diverged():
-            _blocked(ledger, command.error)
+            _diverged(ledger, command.error)
         case Cancel():
             _cancel(ledger, command)
         case _:
@@ -72,16 +63,20 @@ def _claimed(ledger: Ledger, command: Claimed) -> None:
     state.owner_lost = command.owner_lost
     if state.blocked is not None:
         ledger.effects.append(Block(ledger.error_of(state.blocked)))
-    elif state.closing is not None and state.closing.cancelled:
+    elif _is_cancelled(state):
         finish(ledger)
     else:
         _start_body(ledger)
 
 
+def _is_cancelled(state: RunState) -> bool:
+    return state.closing is not None and state.closing.cancelled
+
+
 def _start_body(ledger: Ledger) -> None:
     state = ledger.state
     state.body_started, state.body_ended, state.heard, state.told = True, False, -1, 0
-    state.resuming = state.seq > 0 or state.owner_lost
+    state.resumed_at = state.seq
     ledger.effects.append(StartBody())
 
 
@@ -100,6 +95,7 @@ def _done(ledger: Ledger, command: Done) -> None:
         return
     abandoned = item.phase is Phase.ABANDONED
     ledger.land(item)
+    state.crashes = 0
     record = ledger.settle(
         command.item,
         item,
@@ -120,6 +116,7 @@ def _failed(ledger: Ledger, command: Failed) -> None:
         return
     abandoned = item.phase is Phase.ABANDONED
     ledger.land(item)
+    state.crashes = 0
     if abandoned:
         rest(ledger)
         return
@@ -152,9 +149,11 @@ def _due(ledger: Ledger, command: Due) -> None:
             finish(ledger)
         return
     item = state.items.get(command.item)
-    if item is None or item.due is None or item.due > ledger.now or state.closing is not None:
-        return
-    if item.phase is Phase.TIMER:
+    if item is None or item.due is None or state.closing is not None or state.heard < 0:
+        return  # a body that comes back asks again for whatever waits, and hears at once of what is due
+    if item.due > ledger.now:
+        ledger.effects.append(Arm(command.item, item.due))  # the timer of a process may fire a little early
+    elif item.phase is Phase.TIMER:
         ledger.fire(command.item, item)
     elif item.phase is Phase.RETRYING and item.request is not None:
         ledger.launch(command.item, item)
@@ -163,42 +162,39 @@ def _due(ledger: Ledger, command: Due) -> None:
 def _body_lost(ledger: Ledger, command: BodyLost) -> None:
     """The attempts in flight are lost; the body comes back elsewhere, unless it kills every host."""
     state = ledger.state
-    for name, item in state.items.items():
-        if item.phase is Phase.IN_FLIGHT:
-            ledger.land(item)
-            ledger.lose(name, item)
-        elif item.token is not None:
-            ledger.land(item)
+    if not state.body_started:
+        return
+    lose_flying(ledger)
     state.crashes += 1
-    if state.closing is not None and state.closing.cancelled:
-        finish(ledger)
-    elif state.crashes >= MOST_CRASHES:
+    is_hopeless = state.crashes >= MOST_CRASHES
+    if is_hopeless and state.closing is None:
         message = f"its step host ended {state.crashes} times while this run was in it: {command.reason}"
-        close(
-            ledger,
-            RunStatus.FAILED,
-            ErrorInfo("E_WORKER_CRASH_LOOP", "WorkerCrashLoop", message, retryable=False),
-        )
+        close(ledger, ErrorInfo("E_WORKER_CRASH_LOOP", "WorkerCrashLoop", message, retryable=False))
+    if is_hopeless or _is_cancelled(state):
         finish(ledger)
     else:
         state.owner_lost = True
         _start_body(ledger)
 
 
-def _blocked(ledger: Ledger, error: ErrorInfo) -> None:
-    for item in ledger.state.items.values():
-        ledger.land(item)
-    ledger.control(Status.BLOCKED, error=error)
-    ledger.effects += [Block(error), DropBody()]
+def _diverged(ledger: Ledger, error: ErrorInfo) -> None:
+    """Blocked until somebody mends it; a cancelled run needs no body to end."""
+    if _is_cancelled(ledger.state):
+        finish(ledger)
+    else:
+        block(ledger, error)
 
 
 def _cancel(ledger: Ledger, command: Cancel) -> None:
+    """Without a body the run ends at once; with one, the body may clean up, for a while."""
     state = ledger.state
     if state.closing is not None:
+        if state.blocked is not None:
+            finish(ledger)
         return
     message = f"cancelled by {command.actor}: {command.reason}"
-    close(ledger, RunStatus.CANCELLED, ErrorInfo("E_CANCELLED", "Cancelled", message, retryable=False))
-    if not state.body_started or state.body_ended:
+    close(ledger, ErrorInfo(CANCELLED, "Cancelled", message, retryable=False))
+    if not state.body_started:
         finish(ledger)
         return
     ledger.effects += [CancelStep(name) for name, item in state.items.items() if item.phase is Phase.IN_FLIGHT]

@@ -1,57 +1,69 @@
 """How a run rests and how it ends: parked, stuck, closing, ended."""
 
-from processors.engine.effects import Block, DropBody, End, Park
+from datetime import timedelta
+
+from processors.engine.effects import Block, End, Park
 from processors.engine.ledger import Ledger
 from processors.engine.moves import Move, RunStatus, step
 from processors.engine.requests import BodyEnd, BodyStatus
 from processors.engine.state import Phase
-from schemas.records import ErrorInfo, Kind, Status
+from schemas.records import ErrorInfo, Status
 
-_ENDINGS = {
-    BodyStatus.SUCCEEDED: Move.SUCCEED,
-    BodyStatus.FAILED: Move.FAIL,
-    BodyStatus.CANCELLED: Move.CANCEL,
-}
+# A wait that is shorter than giving the slot back and getting it again is waited out in place.
+WORTH_PARKING = timedelta(milliseconds=200)
+CANCELLED = "E_CANCELLED"
+_OPEN = frozenset({Phase.IN_FLIGHT, Phase.LOST, Phase.RETRYING, Phase.TIMER})
 
 
 def end_of_body(ledger: Ledger, end: BodyEnd) -> None:
     """The body returned or raised. What it left in flight settles first; nothing new starts."""
-    state = ledger.state
-    if state.closing is None:
-        close(ledger, step(RunStatus.RUNNING, _ENDINGS[end.status]), end.error, end.value)
+    if ledger.state.closing is None:
+        close(ledger, _error_of(end), end.value)
 
 
-def close(ledger: Ledger, status: RunStatus, error: ErrorInfo | None, value: str | None = None) -> None:
+def _error_of(end: BodyEnd) -> ErrorInfo | None:
+    """The outcome is told by the error alone, so that what `closing` says and what the end says cannot differ."""
+    if end.status is BodyStatus.SUCCEEDED:
+        return None
+    if end.status is BodyStatus.CANCELLED and (end.error is None or end.error.code != CANCELLED):
+        return ErrorInfo(CANCELLED, "Cancelled", "the workflow cancelled itself", retryable=False)
+    if end.error is None:
+        return ErrorInfo("E_STEP_FAILED", "BodyFailed", "the workflow failed without an error", retryable=False)
+    return end.error
+
+
+def close(ledger: Ledger, error: ErrorInfo | None, value: str | None = None) -> None:
     """Decide the outcome. Committed before what is in flight settles, so that a crash cannot change it."""
     state = ledger.state
     if state.in_flight == 0 and state.body_ended:
-        _end(ledger, status, value, error)
+        _end(ledger, value, error)
     else:
         ledger.control(Status.CLOSING, value=value, error=error)
 
 
 def finish(ledger: Ledger) -> None:
-    """End a closing run now; attempts that did not settle are recorded as cancelled."""
-    state = ledger.state
-    if state.closing is None:
-        raise ValueError(f"{state.run_id}: finish before closing")
-    for name, item in state.items.items():
-        if item.phase in {Phase.IN_FLIGHT, Phase.LOST, Phase.RETRYING}:
-            ledger.land(item)
-            ledger.record(Kind.STEP, name, item.attempt, Status.CANCELLED, item.after, final=True)
-    record = state.closing.record
-    _end(ledger, outcome_of(record.error), record.value, record.error)
+    """End a closing run now."""
+    closing = ledger.state.closing
+    if closing is None:
+        raise ValueError(f"{ledger.state.run_id}: finish before closing")
+    _end(ledger, closing.record.value, closing.record.error)
 
 
 def outcome_of(error: ErrorInfo | None) -> RunStatus:
     if error is None:
         return step(RunStatus.RUNNING, Move.SUCCEED)
-    return step(RunStatus.RUNNING, Move.CANCEL if error.code == "E_CANCELLED" else Move.FAIL)
+    return step(RunStatus.RUNNING, Move.CANCEL if error.code == CANCELLED else Move.FAIL)
 
 
-def _end(ledger: Ledger, status: RunStatus, value: str | None, error: ErrorInfo | None) -> None:
+def _end(ledger: Ledger, value: str | None, error: ErrorInfo | None) -> None:
+    """The last record. What has not settled until now never will: it is recorded as cancelled."""
+    for name, item in ledger.state.items.items():
+        if item.phase in _OPEN:
+            ledger.land(item)
+            ledger.record(item.kind, name, item.attempt, Status.CANCELLED, item.after, final=True)
     ledger.control(Status.ENDED, value=value, error=error)
-    ledger.effects += [End(status, value, error), DropBody()]
+    ledger.effects.append(End(outcome_of(error), value, error))
+    ledger.drop_body()
 
 
 def rest(ledger: Ledger) -> None:
@@ -69,19 +81,33 @@ def rest(ledger: Ledger) -> None:
     dues = [item.due for item in waiting if item.due is not None]
     if not dues:
         _stuck(ledger)
-    elif min(dues) > ledger.now:
+    elif min(dues) > ledger.now + WORTH_PARKING:
         retrying = any(item.phase is Phase.RETRYING for item in waiting)
         status = step(RunStatus.RUNNING, Move.RETRY if retrying else Move.SLEEP)
-        ledger.effects += [Park(status, min(dues)), DropBody()]
+        ledger.effects.append(Park(status, min(dues)))
+        ledger.drop_body()
+
+
+def block(ledger: Ledger, error: ErrorInfo) -> None:
+    """The run cannot go on by itself. Its body is dropped, so what was in flight is lost."""
+    step(RunStatus.RUNNING, Move.BLOCK)
+    lose_flying(ledger)
+    ledger.control(Status.BLOCKED, error=error)
+    ledger.effects.append(Block(error))
+    ledger.drop_body()
+
+
+def lose_flying(ledger: Ledger) -> None:
+    """The body is gone, and with it what is known of the attempts in flight."""
+    for name, item in ledger.state.items.items():
+        if item.phase is Phase.IN_FLIGHT:
+            ledger.lose(name, item)
+        ledger.land(item)
 
 
 def _stuck(ledger: Ledger) -> None:
-    error = ErrorInfo(
-        "E_BODY_STUCK",
-        "BodyStuck",
+    message = (
         "the workflow waits for something that no step, sleep or timer can bring; "
-        "await step.run or step.sleep, or set the awaited object from one of them",
-        retryable=False,
+        "await step.run or step.sleep, or set the awaited object from one of them"
     )
-    ledger.control(Status.BLOCKED, error=error)
-    ledger.effects += [Block(error), DropBody()]
+    block(ledger, ErrorInfo("E_BODY_STUCK", "BodyStuck", message, retryable=False))

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from processors.engine.effects import Deliver, Effect, RunStep
+from processors.engine.effects import Deliver, DropBody, Effect, RunStep
 from processors.engine.requests import RetryPolicy
 from processors.engine.state import Item, Phase, RunState, error_of, fold_record
 from schemas.records import RUN_ITEM, ErrorInfo, Kind, Record, Status
@@ -45,13 +45,13 @@ class Ledger:
         return made
 
     def control(self, status: Status, *, value: str | None = None, error: ErrorInfo | None = None) -> Record:
-        """A record of the run itself."""
+        """A record of the run itself. `after` is the last delivery that the body has answered."""
         return self.record(
             Kind.RUN,
             RUN_ITEM,
             0,
             status,
-            self.state.seq,
+            max(self.state.heard, 0),
             final=status is Status.ENDED,
             value=value,
             error=error,
@@ -89,7 +89,13 @@ class Ledger:
         if self.state.closing is not None or not self.state.body_started:
             return
         self.state.told = record.seq
-        self.effects.append(Deliver(record.seq, record.item, record.status, value, record.error, self.now))
+        at = record.recorded_at or self.now
+        self.effects.append(Deliver(record.seq, record.item, record.status, value, record.error, at))
+
+    def drop_body(self) -> None:
+        """The run rests or ends: no body is there to hear anything."""
+        self.state.body_started = False
+        self.effects.append(DropBody())
 
     def fire(self, name: str, item: Item) -> None:
         """A timer is due."""

@@ -1,4 +1,8 @@
-"""What a body may ask for: the closed set of requests in a turn, from step hosts and YAML alike."""
+"""What a body may ask for: the closed set of requests in a turn, from step hosts and YAML alike.
+
+`after` is set where an item was asked for in an earlier turn than the one that carries it: the first turn of a
+body that came back asks again for everything that is not settled.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,12 +30,14 @@ class StepRequest:
     compensate: bool = False
     started: bool = False
     token: str | None = None
+    after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SleepRequest:
     item: str
     seconds: float
+    after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,7 @@ class TimerRequest:
 
     item: str
     seconds: float
+    after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,7 @@ class SkipRequest:
     """A step whose `if` was false: settled at once, without an attempt."""
 
     item: str
+    after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

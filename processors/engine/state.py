@@ -53,7 +53,10 @@ class Closing:
 
 @dataclass(slots=True)
 class RunState:
-    """`told` and `heard`: seq of the last delivery to the body, and of the last one it answered."""
+    """`told` and `heard`: seq of the last delivery to the body, and of the last one it answered (-1: none yet).
+
+    `owner_lost`: what was in flight up to `resumed_at`, the last record when this body came back, is not known.
+    """
 
     run_id: str
     generation: int = 1
@@ -66,10 +69,14 @@ class RunState:
     heard: int = -1
     body_started: bool = False
     body_ended: bool = False
-    resuming: bool = False
     owner_lost: bool = False
+    resumed_at: int = 0
     crashes: int = 0
     in_flight: int = 0
+
+    def guesses(self, seq: int) -> bool:
+        """Whether what a body asks for after this delivery may have been in flight before."""
+        return self.owner_lost and seq <= self.resumed_at
 
     def key_of(self, item: str) -> str:
         """The step's idempotency key: the same for every attempt, another in every generation."""
@@ -144,8 +151,12 @@ class Recalled:
 
 
 def history(state: RunState) -> Sequence[Recalled]:
-    """What the body plays on resume, in order of seq. What settled after `closing` was never delivered."""
-    last = state.closing.record.seq if state.closing else state.seq
+    """What the body plays on resume, in order of seq.
+
+    Outcomes behind the last delivery that it is known to have answered are not among the deliveries: it may have
+    ended before it heard of them. They are delivered after its first turn, which asks for those items again.
+    """
+    last = _last_heard(state)
     recalled = []
     for name, item in state.items.items():
         outcome = item.outcome if item.outcome is not None and item.outcome.seq <= last else None
@@ -153,6 +164,21 @@ def history(state: RunState) -> Sequence[Recalled]:
             recalled.append(Recalled(name, item, outcome.seq if outcome else item.first_seq, outcome))
     recalled.sort(key=lambda one: one.seq)
     return recalled
+
+
+def _last_heard(state: RunState) -> int:
+    """Something was asked for after this delivery, or the body ended with it. A skipped step that follows is part
+    of it: it is awaited where it is asked for, and no body ends at it with others left.
+    """
+    if state.closing is not None:
+        return state.closing.record.after
+    last = max((item.after for item in state.items.values() if item.first_seq), default=0)
+    outcomes = [item.outcome for item in state.items.values() if item.outcome is not None]
+    for outcome in sorted(outcomes, key=lambda one: one.seq):
+        if outcome.seq > last and outcome.status is not Status.SKIPPED:
+            break
+        last = max(last, outcome.seq)
+    return last
 
 
 def error_of(record: Record) -> ErrorInfo:

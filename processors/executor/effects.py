@@ -127,9 +127,10 @@ class EffectRunner:
             case StartBody():
                 bodies.start(run.start(self._go_until()))
             case Deliver():
+                go_until = None if run.state.guesses(effect.seq) else self._go_until()
                 bodies.deliver(
                     run_id, fence, effect.seq, effect.item, effect.outcome, effect.value, effect.error, effect.at,
-                    self._go_until(),
+                    go_until,
                 )  # fmt: skip
             case RunStep():
                 bodies.run_step(run_id, fence, effect.item, effect.attempt, effect.token, effect.key, effect.timeout)
