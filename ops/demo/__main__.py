@@ -1,5 +1,6 @@
-"""Runs the demo; exit status 0 only if every expectation held."""
+"""Runs the demo; exit status 0 only if every expectation held. `--kafka apache` takes Apache Kafka as the broker."""
 
+import argparse
 import asyncio
 import sys
 
@@ -9,9 +10,12 @@ from schemas.errors import AutomationError
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m ops.demo", description=__doc__)
+    parser.add_argument("--kafka", choices=("embedded", "apache"), default="embedded", help="which broker to start")
+    options = parser.parse_args()
     display = Display()
     try:
-        held = asyncio.run(run(display))
+        held = asyncio.run(run(display, options.kafka))
     except AutomationError as exc:
         display.close()
         sys.stderr.write(f"the demo could not be run: {exc}\n")

@@ -16,6 +16,7 @@ from ops.demo.commands import Commands, Outcome
 from ops.demo.display import Display
 from ops.demo.expectations import Expectations
 from ops.demo.partner import Partner, open_partner
+from ops.embedded.stack import BrokerKind
 from ops.local import LocalOptions, LocalStack
 from processors.adapters.postgres.scripts import run_script
 from schemas.errors import Refused
@@ -45,7 +46,7 @@ class Story:
     partner_log: list[dict[str, Any]] = field(default_factory=list)
 
 
-async def run(display: Display) -> bool:
+async def run(display: Display, kafka: BrokerKind = "embedded") -> bool:
     """Run the whole story; answers whether every expectation held."""
     if not EXAMPLES.is_dir():
         raise Refused("E_CONFIG", "the examples are not here: the demo runs from a clone of the project")
@@ -55,7 +56,7 @@ async def run(display: Display) -> bool:
             "PARTNER_URL": partner.url,
             "A44_STEP_ENVIRONMENT": "PARTNER_URL",
         }
-        options = LocalOptions(project=PROJECT, environment=environment)
+        options = LocalOptions(project=PROJECT, kafka=kafka, environment=environment)
         async with LocalStack(options, lambda part, state: display.note(f"{part} {state}")) as stack:
             return await _tell(display, stack, partner)
 

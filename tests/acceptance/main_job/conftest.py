@@ -1,0 +1,40 @@
+"""The whole service with short leases, on the broker that the suite runs on."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import pytest_asyncio
+
+from ops.client import Client
+from ops.local import LocalOptions, LocalStack
+
+BrokerKind = Literal["embedded", "apache"]
+
+
+@pytest.fixture(scope="session")
+def broker_kind() -> BrokerKind:
+    return "apache" if os.environ.get("A44_TEST_BROKER") == "apache" else "embedded"
+
+
+@pytest_asyncio.fixture
+async def stack(broker_kind: BrokerKind) -> AsyncIterator[LocalStack]:
+    environment = {"A44_LEASE_SECONDS": "3"}
+    async with LocalStack(LocalOptions(kafka=broker_kind, environment=environment)) as running:
+        yield running
+
+
+@pytest.fixture
+def client(stack: LocalStack) -> Iterator[Client]:
+    with closing(Client(stack.url, stack.token)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def flows(tmp_path: Path) -> Path:
+    folder = tmp_path / "flows"
+    folder.mkdir()
+    return folder
