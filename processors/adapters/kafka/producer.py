@@ -113,6 +113,7 @@ class KafkaProducer:
             "acks": "all",
             "enable.gapless.guarantee": True,
             "message.timeout.ms": int(message_timeout * 1000),
+            "message.max.bytes": 8_388_608,  # the topic's own limit decides; ours would refuse a body of 1 MB
             "linger.ms": 1,
             "partitioner": "murmur2_random",
             "topic.metadata.refresh.interval.ms": 3_000,

@@ -8,6 +8,7 @@ from processors.adapters.kafka.producer import KafkaProducer
 from processors.ports.streams import Delivery, Outgoing
 from schemas.errors import Unavailable
 from tests.integration.kafka.conftest import PARTITIONS, Place, Reading, numbered, spec_of
+from tests.support.waiting import until
 
 
 async def test_answers_stand_in_the_order_of_the_batch(producer: KafkaProducer, place: Place):
@@ -35,7 +36,7 @@ async def test_nothing_behind_a_record_that_was_refused_is_written(
     producer: KafkaProducer, place: Place, reading: Reading
 ):
     first, bad, behind = numbered(place.topic, [0, 4, 8])
-    bad.value = b"x" * 2_000_000
+    bad.value = b"x" * 9_000_000
     answers = await producer.send([first, bad, behind])
     assert isinstance(answers[1], Unavailable)
     assert isinstance(answers[2], Unavailable)
@@ -44,6 +45,15 @@ async def test_nothing_behind_a_record_that_was_refused_is_written(
     async with reading.at(place):
         await reading.until_took([12])
     assert 8 not in reading.numbers()
+
+
+async def test_the_largest_body_that_a_door_takes_fits(producer: KafkaProducer, place: Place, reading: Reading):
+    body = b"9" * 1_040_000
+    answers = await producer.send([Outgoing(place.topic, b"k", body, (("a44-seq", b"1"),), 0)])
+    assert answers == [Delivery(0, 0)]
+    async with reading.at(place):
+        await until(lambda: len(reading.records) == 1, "the large record")
+    assert reading.records[0].value == body
 
 
 async def test_an_unknown_topic_is_an_answer_and_the_next_batch_goes_through(producer: KafkaProducer, place: Place):
