@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from processors.gateway.access import Access
+from processors.gateway.catalog_view import CatalogView
 from processors.gateway.events import Events
 from processors.gateway.health import Health
 from processors.gateway.hooks import Hooks
@@ -25,7 +26,6 @@ from processors.ports.catalog import Catalog
 from processors.ports.door import Door
 from processors.ports.run_queries import RunQueries
 from processors.ports.tokens import Tokens
-from processors.runtime.current_catalog import CurrentCatalog
 
 _API = "/v1/automation"
 _HOOK = "/v1/{project:(?!automation/)[^/]+}/{trigger:[^/]+}"
@@ -44,7 +44,7 @@ def build_app(
     parts = Parts(
         door=door,
         catalog=catalog,
-        current=CurrentCatalog(catalog),
+        current=CatalogView(catalog),
         queries=queries,
         access=Access(tokens, door, allowed.token_cache),
         secrets=Secrets(master_key),

@@ -17,8 +17,12 @@ _PATIENCE = 10.0  # seconds that one question may take before those who wait are
 
 
 class SharedLookup(Generic[K, V]):
-    def __init__(self, fetch: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]]) -> None:
+    """`spacing` is the least time, in seconds, from the start of one question to the start of the next."""
+
+    def __init__(self, fetch: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], spacing: float = 0.0) -> None:
         self._fetch = fetch
+        self._spacing = spacing
+        self._next = 0.0
         self._waiting: list[tuple[K, asyncio.Future[V | None]]] = []
         self._asking: asyncio.Task[None] | None = None
 
@@ -33,10 +37,18 @@ class SharedLookup(Generic[K, V]):
     async def _ask(self) -> None:
         try:
             while self._waiting:
+                await self._space()
                 asked, self._waiting = self._waiting, []
                 await self._answer(asked)
         finally:
             self._asking = None
+
+    async def _space(self) -> None:
+        loop = asyncio.get_running_loop()
+        early = self._next - loop.time()
+        if early > 0:
+            await asyncio.sleep(early)
+        self._next = loop.time() + self._spacing
 
     async def _answer(self, asked: Sequence[tuple[K, asyncio.Future[V | None]]]) -> None:
         try:

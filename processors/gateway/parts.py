@@ -9,6 +9,7 @@ import structlog
 from aiohttp import web
 
 from processors.gateway.access import Access
+from processors.gateway.catalog_view import CatalogView
 from processors.gateway.limits import Limits
 from processors.gateway.lookups import SharedLookup
 from processors.gateway.polling import SharedPoll
@@ -16,7 +17,6 @@ from processors.gateway.signatures import Secrets
 from processors.ports.catalog import Catalog
 from processors.ports.door import Acceptance, Answer, Door, Outcome
 from processors.ports.run_queries import Cursor, News, RunQueries
-from processors.runtime.current_catalog import CurrentCatalog
 from schemas.errors import Refused
 
 ACCEPTED = "accepted"  # the state of a run that is promised and not made yet
@@ -28,7 +28,7 @@ _log = structlog.get_logger(__name__)
 class Parts:
     door: Door
     catalog: Catalog
-    current: CurrentCatalog
+    current: CatalogView
     queries: RunQueries
     access: Access
     secrets: Secrets

@@ -26,19 +26,28 @@ async def borrowed(pool: Pool) -> AsyncIterator[AsyncConnection[TupleRow]]:
     try:
         async with pool.connection(timeout=_PATIENCE) as conn:
             yield conn
-    except (psycopg.OperationalError, PoolClosed, PoolTimeout) as exc:
+    except psycopg.OperationalError as exc:
         raise Unavailable("E_UNAVAILABLE", f"Postgres does not answer: {str(exc).strip()}") from exc
 
 
 async def ask(
     pool: Pool, statement: str, parameters: Mapping[str, Any], row_factory: AsyncRowFactory[Row]
 ) -> list[Row]:
-    """All rows of a question. Asked once more, after the pool threw out its dead connections."""
+    """All rows of a question; asked once more where the pool handed out a connection that was dead."""
     try:
         return await _ask_once(pool, statement, parameters, row_factory)
-    except Unavailable:
-        await pool.check()
-        return await _ask_once(pool, statement, parameters, row_factory)
+    except Unavailable as exc:
+        if not _was_cut(exc.__cause__):
+            raise
+    await pool.check()
+    return await _ask_once(pool, statement, parameters, row_factory)
+
+
+def _was_cut(cause: BaseException | None) -> bool:
+    """Whether the connection broke, in contrast to: none could be had, or the server refused the work."""
+    if isinstance(cause, PoolClosed | PoolTimeout) or not isinstance(cause, psycopg.OperationalError):
+        return False
+    return cause.sqlstate is None or cause.sqlstate.startswith(("08", "57P"))
 
 
 async def _ask_once(

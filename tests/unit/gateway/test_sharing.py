@@ -49,6 +49,19 @@ async def test_those_who_ask_while_a_question_is_under_way_share_the_next_one() 
     assert source.asked == [["a"], ["a", "b"]]
 
 
+async def test_with_spacing_those_who_come_soon_after_a_question_share_the_next() -> None:
+    source = Source()
+    source.open.set()
+    lookup = SharedLookup(source, spacing=0.2)
+    assert await lookup.get("a") is None
+    later = []
+    for key in "bcd":
+        later.append(asyncio.create_task(lookup.get(key)))
+        await _turns()
+    await asyncio.gather(*later)
+    assert source.asked == [["a"], ["b", "c", "d"]]
+
+
 async def test_one_who_gives_up_costs_the_others_nothing() -> None:
     source = Source()
     source.answers = {"a": "1"}
