@@ -94,10 +94,8 @@ async def _tell(display: Display, stack: LocalStack, partner: Partner) -> bool:
 
 async def _prepare_invoices(dsn: str) -> None:
     """The project's own table, with the invoices that the events will be about."""
-    ids = [f"inv_{number:03}" for number in range(KEYS)] + [f"hook_{number:03}" for number in range(WEBHOOKS)]
-    rows = ", ".join(f"('{one}')" for one in ids)
     schema = (EXAMPLES / "invoice-settle" / "schema.sql").read_text("utf-8")
-    await run_script(dsn, f"{schema}\ninsert into invoices (id) values {rows};")
+    await run_script(dsn, schema + Path(__file__).with_name("invoices.sql").read_text("utf-8"))
 
 
 async def _start_by_hand(commands: Commands) -> Story:
