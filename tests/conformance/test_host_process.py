@@ -318,3 +318,31 @@ def test_a_bundle_finds_its_local_modules_and_hides_none_of_pythons(host: StepHo
     host.start("shop")
     assert host.receive_type("TURN")["ended"] == {"status": "succeeded", "value": "[12,[1]]"}
     assert not list(tmp_path.rglob("*.pyc"))
+
+
+CARELESS = {
+    "fetches": "socket.getaddrinfo",
+    "connects": "socket.connect",
+    "runs_a_program": "subprocess.Popen",
+    "runs_a_command": "os.system",
+    "writes": "open on ",
+}
+if sys.version_info >= (3, 13):  # older interpreters do not tell of it
+    CARELESS["sleeps"] = "time.sleep"
+
+
+@pytest.mark.parametrize("does", CARELESS)
+def test_input_and_output_past_the_loop_blocks_a_body_too(does: str, host: StepHost, tmp_path: Path):
+    assert host.load("careless")["t"] == "LOADED"
+    host.start("careless", json.dumps({"does": does, "file": str(tmp_path / "out")}))
+    diverged = host.receive_type("DIVERGED")
+    assert (diverged["code"], diverged["file"]) == ("E_IO_OUTSIDE_STEP", "flows.py")
+    assert diverged["seen"].startswith(CARELESS[does])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("does", ["reads", "imports"])
+def test_reading_a_file_and_importing_in_a_body_are_let_through(does: str, host: StepHost):
+    assert host.load("careless")["t"] == "LOADED"
+    host.start("careless", json.dumps({"does": does}))
+    assert host.receive_type("TURN")["ended"] == {"status": "succeeded", "value": '"did it"'}

@@ -4,11 +4,13 @@ An error crosses as code, type, message, file, line and retry class, never as a 
 exception of a step is retryable unless it says otherwise.
 """
 
+import re
 import traceback
 from pathlib import PurePath
 from typing import Any
 
 MESSAGE_BYTES = 2048
+_TYPE_BYTES = 256
 
 STEP_FAILED = "E_STEP_FAILED"
 STEP_TIMEOUT = "E_STEP_TIMEOUT"
@@ -99,7 +101,7 @@ def type_of(error: BaseException) -> str:
     kind = type(error)
     plain = kind.__module__ in ("builtins", __name__)
     name = kind.__qualname__ if plain else f"{kind.__module__}.{kind.__qualname__}"
-    return bounded(name, 256)
+    return bounded(name, _TYPE_BYTES)
 
 
 def place_of(error: BaseException, root: str) -> tuple[str | None, int | None]:
@@ -121,19 +123,36 @@ def relative_to(root: str, file: str) -> str | None:
 def to_wire(error: BaseException, root: str, *, code: str = STEP_FAILED) -> dict[str, Any]:
     """The error as it crosses frames; `code` serves errors that have none of their own."""
     file, line = place_of(error, root)
-    own = getattr(error, "code", None) if isinstance(error, _CODED) else None
     return {
-        "code": own or code,
-        "type": error.type if isinstance(error, StepError) and error.type else type_of(error),
+        "code": _code_of(error) or code,
+        "type": error.type if isinstance(error, StepError) and _is_text(error.type) else type_of(error),
         "message": message_of(error),
         "file": file,
         "line": line,
         "retryable": not isinstance(error, PermanentError),
-        "retry_after": error.retry_after if isinstance(error, RetryableError) else None,
+        "retry_after": _retry_after_of(error),
     }
 
 
-_CODED = (StepError, PermanentError, RetryableError)
+# What authors put into their errors is not trusted: the frame has to be readable whatever it is.
+_CODE = re.compile(r"E_[A-Z0-9_]{1,78}", re.ASCII)
+_LONGEST_WAIT = 366 * 86400.0
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _TYPE_BYTES and value.isprintable()
+
+
+def _code_of(error: BaseException) -> str | None:
+    own = error.code if isinstance(error, StepError | PermanentError | RetryableError) else None
+    return own if isinstance(own, str) and _CODE.fullmatch(own) else None
+
+
+def _retry_after_of(error: BaseException) -> float | None:
+    wait = error.retry_after if isinstance(error, RetryableError) else None
+    if not isinstance(wait, int | float) or isinstance(wait, bool) or not wait >= 0:
+        return None
+    return float(min(wait, _LONGEST_WAIT))
 
 
 def from_wire(error: dict[str, Any], step: str) -> StepError:

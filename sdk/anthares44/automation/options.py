@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 from anthares44.automation.durations import Duration, seconds_of
 
 LONGEST_ID = 128
+MOST_TRIES = 1_000_000
 STRATEGIES = ("exponential-jitter",)
 
 
@@ -75,8 +76,9 @@ def check_retry(item: str, retry: Mapping[str, Any] | None) -> dict[str, Any]:
         )
     full = {**DEFAULT_RETRY, **retry}
     most = full["max"]
-    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
-        raise DeclarationError(f"retry.max of step {item!r} must be an integer of at least 1, not {most!r}")
+    if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= MOST_TRIES:
+        message = f"retry.max of step {item!r} must be an integer of at least 1 and at most {MOST_TRIES}, not {most!r}"
+        raise DeclarationError(message)
     if full["strategy"] not in STRATEGIES:
         raise DeclarationError(
             f"retry.strategy of step {item!r} is {full['strategy']!r}; known is {', '.join(STRATEGIES)}",

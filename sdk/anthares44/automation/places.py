@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from anthares44.automation.errors import relative_to
@@ -18,27 +19,33 @@ def _named(root: str, file: str) -> str:
 
 
 def calling_place(root: str) -> Place:
-    """The innermost line outside the SDK and asyncio that led here."""
-    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to one's caller
+    """The innermost line of the bundle that led here; without one, the innermost outside the SDK and asyncio."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to one's caller
+    nearest: Place = (None, None)
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(_OURS):
-            return _named(root, frame.f_code.co_filename), frame.f_lineno
-        if frame.f_back is None:
-            break
+        file = frame.f_code.co_filename
+        if not file.startswith(_OURS):
+            if file.startswith(root):
+                return _named(root, file), frame.f_lineno
+            if nearest[0] is None:
+                nearest = (_named(root, file), frame.f_lineno)
         frame = frame.f_back
-    return None, None
+    return nearest
 
 
 def waiting_place(root: str, coroutine: Coroutine[Any, Any, Any] | None) -> Place:
-    """The innermost line outside the SDK and asyncio at which the coroutine is suspended."""
+    """The innermost line of the bundle at which the coroutine is suspended; without one, as for a call."""
     found: Place = (None, None)
+    inside = False
     inner: Any = coroutine
     while inner is not None:
         frame = getattr(inner, "cr_frame", None)
         if frame is None:
             break
-        if not frame.f_code.co_filename.startswith(_OURS):
-            found = (_named(root, frame.f_code.co_filename), frame.f_lineno)
+        file = frame.f_code.co_filename
+        if file.startswith(root) or not (inside or file.startswith(_OURS)):
+            inside = file.startswith(root)
+            found = (_named(root, file), frame.f_lineno)
         inner = inner.cr_await
     return found
 

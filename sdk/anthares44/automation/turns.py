@@ -13,7 +13,7 @@ from typing import Any, Never
 
 from anthares44.automation import codec
 from anthares44.automation.context import Context
-from anthares44.automation.durations import Duration
+from anthares44.automation.durations import LONGEST, Duration
 from anthares44.automation.endings import Settings, ending_of
 from anthares44.automation.errors import BlockedRun, from_wire
 from anthares44.automation.items import Abandon, Block, Item, Place, Turn
@@ -177,6 +177,9 @@ class Run:
 
     def request_timer(self, timer: RunTimer, seconds: float) -> None:
         self._check_open()
+        if not seconds <= LONGEST:
+            message = f"a delay of {seconds} seconds in the body; the longest is ten years"
+            raise self.block("E_SPEC_INVALID", message, seen=str(seconds))
         self._timers += 1
         timer.item = f"~t{self._timers}"
         new = Item(timer.item, "timer", self.seq, seconds, timer=timer)

@@ -118,6 +118,7 @@ def test_a_step_without_timeout_does_not_run():
         ({"retry": 3}, "must be a mapping"),
         ({"retry": {"max": 0}}, "at least 1"),
         ({"retry": {"max": True}}, "at least 1"),
+        ({"retry": {"max": 10**9}}, "at most 1000000"),
         ({"retry": {"tries": 3}}, "unknown fields tries"),
         ({"retry": {"strategy": "linear"}}, "known is exponential-jitter"),
         ({"retry": {"base": "soon"}}, "retry.base of step 'a'"),
@@ -171,6 +172,14 @@ def test_a_body_that_polls_is_stopped():
             await asyncio.sleep(0)
 
     assert block_of(body).code == "E_BODY_SPINS"
+
+
+@pytest.mark.parametrize("delay", [float("inf"), float("nan"), 1e12])
+def test_a_delay_that_never_ends(delay: float):
+    async def body(ctx: Context, given: Any) -> Any:
+        asyncio.get_running_loop().call_later(delay, print)
+
+    assert block_of(body).code == "E_SPEC_INVALID"
 
 
 def test_more_items_than_a_run_may_have():

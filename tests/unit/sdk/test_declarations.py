@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from anthares44.automation import Context, PermanentError, RetryableError, step, workflow
+from anthares44.automation import Context, PermanentError, RetryableError, StepError, step, workflow
 from anthares44.automation.chance import identifier, number, place_in_body, place_in_step
 from anthares44.automation.durations import seconds_of
 from anthares44.automation.errors import bounded, message_of, to_wire, type_of
@@ -138,6 +138,13 @@ def test_a_context_tells_of_its_run():
     [
         (ValueError("no"), {"code": "E_STEP_FAILED", "type": "ValueError", "retryable": True, "retry_after": None}),
         (PermanentError("no"), {"code": "E_STEP_FAILED", "retryable": False}),
+        (PermanentError("no", code="card stolen"), {"code": "E_STEP_FAILED"}),
+        (PermanentError("no", code=7), {"code": "E_STEP_FAILED"}),  # type: ignore[arg-type]
+        (RetryableError("no", retry_after=float("nan")), {"retry_after": None}),
+        (RetryableError("no", retry_after=float("inf")), {"retry_after": 366 * 86400.0}),
+        (RetryableError("no", retry_after="soon"), {"retry_after": None}),  # type: ignore[arg-type]
+        (RetryableError("no", retry_after=-1), {"retry_after": None}),
+        (StepError("no", code="E_X", kind="\x00"), {"code": "E_X", "type": "StepError"}),
         (PermanentError("no", code="E_CARD"), {"code": "E_CARD", "retryable": False, "message": "no"}),
         (RetryableError("no", retry_after=7), {"retryable": True, "retry_after": 7}),
         (asyncio.CancelledError(), {"type": "asyncio.exceptions.CancelledError", "message": "", "retryable": True}),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from anthares44.automation.host.link import EXIT_BROKEN
 from anthares44.automation.host.process import Host
+from anthares44.automation.host.refusals import watch_bodies
 
 DESCRIPTOR = 3
 # Parked bodies are many long-lived objects: collecting after every 700 new ones would walk them for nothing.
@@ -38,6 +39,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     gc.set_threshold(*_GC_THRESHOLDS)
+    watch_bodies()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     Host(link, loop).open()

@@ -38,6 +38,7 @@ class Attempt:
     context: Context
     begun: float | None = None
     cpu: float = 0.0
+    round_began: float | None = None
     stop: str | None = None
     reported: bool = False
     task: asyncio.Task[None] | None = None
@@ -51,6 +52,10 @@ class Attempt:
 
     def next_draw(self) -> int:
         return next(self._draws)
+
+    def work(self) -> float:
+        """Seconds of work in the thread or on the loop; asked for in the middle of a round, up to now."""
+        return self.cpu if self.round_began is None else self.cpu + time.monotonic() - self.round_began
 
     def cost(self) -> float:
         return 0.0 if self.begun is None else time.monotonic() - self.begun
@@ -255,13 +260,14 @@ class _Metered(Coroutine[Any, Any, None]):
         self._arm = arm
 
     def send(self, value: Any) -> Any:
-        attempt, started = self._attempt, time.monotonic()
+        attempt = self._attempt
+        attempt.round_began = time.monotonic()
         if attempt.begun is None:
-            attempt.begun = started
+            attempt.begun = attempt.round_began
         try:
             waits_for = self._inner.send(value)
         finally:
-            attempt.cpu += time.monotonic() - started
+            attempt.cpu, attempt.round_began = attempt.work(), None
         if attempt.timer is None and not attempt.reported:
             self._arm(attempt)
         return waits_for
@@ -272,11 +278,12 @@ class _Metered(Coroutine[Any, Any, None]):
         val: BaseException | object = None,
         tb: TracebackType | None = None,
     ) -> Any:
-        started = time.monotonic()
+        attempt = self._attempt
+        attempt.round_began = time.monotonic()
         try:
             return self._inner.throw(typ) if val is None and tb is None else self._inner.throw(typ, val, tb)
         finally:
-            self._attempt.cpu += time.monotonic() - started
+            attempt.cpu, attempt.round_began = attempt.work(), None
 
     def close(self) -> None:
         self._inner.close()

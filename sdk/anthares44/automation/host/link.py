@@ -93,7 +93,9 @@ class Link:
     def _write(self, data: bytes) -> None:
         with self._lock:
             if self._backlog:
+                # The loop drains it; should the loop be blocked, whoever writes tries, and notices a lost link.
                 self._backlog += data
+                del self._backlog[: self._send(self._backlog)]
                 return
             sent = self._send(data)
             if sent == len(data):

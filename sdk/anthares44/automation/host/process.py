@@ -174,7 +174,7 @@ def _outcome_of(kind: str, attempt: Attempt, name: str, outcome: Any) -> Message
         "token": attempt.token,
         name: outcome,
         "cost": round(attempt.cost(), 6),
-        "cpu": round(attempt.cpu, 6),
+        "cpu": round(attempt.work(), 6),
     }
 
 

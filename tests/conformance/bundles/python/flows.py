@@ -271,3 +271,61 @@ async def polls(ctx, input):
     count = 0
     while count < 10**9:  # the looping line
         count += 1
+
+
+@workflow("careless", version=1)
+async def careless(ctx, input):
+    try:
+        DOES[input["does"]](input)
+    except Exception:
+        return "went on"
+    return "did it"
+
+
+def fetches(input):
+    import urllib.request
+
+    urllib.request.urlopen("http://127.0.0.1:9/", timeout=1)
+
+
+def connects(input):
+    import socket
+
+    with socket.socket() as sock:
+        sock.connect(("127.0.0.1", 9))
+
+
+def runs_a_program(input):
+    import subprocess
+
+    subprocess.run(["true"])
+
+
+def runs_a_command(input):
+    os.system("true")
+
+
+def sleeps(input):
+    time.sleep(0.01)
+
+
+def writes(input):
+    with open(input["file"], "w") as file:
+        file.write("x")
+
+
+def reads(input):
+    with open(__file__) as file:
+        file.read()
+
+
+def imports(input):
+    import wave
+
+    assert wave
+
+
+DOES = {
+    function.__name__: function
+    for function in (fetches, connects, runs_a_program, runs_a_command, sleeps, writes, reads, imports)
+}
