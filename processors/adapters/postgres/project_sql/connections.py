@@ -5,7 +5,9 @@ platform's own database and role are refused, whatever the secret says.
 """
 
 import asyncio
+import contextlib
 import os
+import traceback
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,14 +28,15 @@ DATABASE_SECRET = "sec_database"  # noqa: S105 - the name of a secret, not a sec
 MOST_CONNECTIONS = 4
 IDLE_SECONDS = 60.0
 
-# An empty password and password file keep libpq from looking for one in the home folder.
+# So libpq looks for no password, file or ticket of whoever runs this process.
 _SETTLED = {
     "port": "5432",
     "password": "",
     "passfile": os.devnull,
+    "gssencmode": "disable",
     "application_name": "a44-sql",
-    "connect_timeout": "10",
 }
+_CONNECT_SECONDS = 10
 _IDLE_IN_TRANSACTION = "30s"
 _NEEDED = ("host", "user", "dbname")
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -101,36 +104,41 @@ class ProjectConnections:
         """A connection that has just answered. One that died while idle is replaced, not reported."""
         while lines.idle:
             connection, _ = lines.idle.pop()
-            try:
+            with contextlib.suppress(psycopg.OperationalError):
                 await self._begin(connection, seconds)
-            except psycopg.OperationalError:
-                await connection.close()
-            else:
                 return connection
-        connection = await self._open(lines.dsn)
+        connection = await self._open(lines.dsn, seconds)
         try:
             await self._begin(connection, seconds)
         except psycopg.Error as exc:
-            await connection.close()
             raise StepFailure(unreachable(exc)) from exc
         return connection
 
-    async def _open(self, dsn: str) -> _Connection:
-        address = _checked(dsn, self._platform)
+    async def _open(self, dsn: str, seconds: float) -> _Connection:
+        """A server that does not answer is given up before the step's time is over, so that the error says so."""
+        patience = min(_CONNECT_SECONDS, max(2, int(seconds / 2)))  # 2 is the driver's least
+        address = make_conninfo(_checked(dsn, self._platform), connect_timeout=patience)
         try:
             connection = await AsyncConnection.connect(address)
         except psycopg.OperationalError as exc:
+            # The driver's frames and their errors hold each other, and with them an open socket.
+            traceback.clear_frames(exc.__traceback__)
             raise StepFailure(unreachable(exc)) from exc
         prepare_values(connection)
         return connection
 
     async def _begin(self, connection: _Connection, seconds: float) -> None:
+        """Begin the transaction, or close the connection."""
         bounds = {
             "statement_timeout": str(max(1, round(seconds * 1000))),
             "idle_timeout": _IDLE_IN_TRANSACTION,
         }
-        async with connection.pipeline():  # the driver's BEGIN rides along
-            await connection.execute(self._sql["bound_transaction"], bounds)
+        try:
+            async with connection.pipeline():  # the driver's BEGIN rides along
+                await connection.execute(self._sql["bound_transaction"], bounds)
+        except BaseException:
+            await connection.close()
+            raise
 
     async def _give_back(self, lines: _Lines, connection: _Connection) -> None:
         is_current = lines in self._lines.values()
