@@ -6,6 +6,7 @@ exception of a step is retryable unless it says otherwise.
 
 import re
 import traceback
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
@@ -114,6 +115,7 @@ def place_of(error: BaseException, root: str) -> tuple[str | None, int | None]:
     return found
 
 
+@lru_cache(maxsize=1024)
 def relative_to(root: str, file: str) -> str | None:
     """The file's path inside the bundle, or None when it is outside."""
     path = PurePath(file)
