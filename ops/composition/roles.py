@@ -99,8 +99,13 @@ async def _executor(settings: Settings, stop: asyncio.Event, on_ready: OnReady) 
     async with open_pool(settings.postgres_dsn, "executor-catalog", size=2) as pool:
         catalog = PostgresCatalog(pool)
 
+        kinds: dict[int, str] = {}
+
         async def kind_of(definition_id: int) -> str:
-            return (await catalog.definition(definition_id)).kind
+            # Definitions are immutable; one question a claim would be most of an executor's time.
+            if definition_id not in kinds:
+                kinds[definition_id] = (await catalog.definition(definition_id)).kind
+            return kinds[definition_id]
 
         executor = Executor(journal, kind_of, topics.run_events, settings.executor_slots, settings.lease_seconds)
 
