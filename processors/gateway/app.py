@@ -4,10 +4,12 @@ Hooks live at `/v1/{project}/{trigger}`, the API at `/v1/automation/...`; no pro
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from aiohttp import web
 
 from processors.gateway.access import Access
+from processors.gateway.bodies import answer_expectation
 from processors.gateway.catalog_view import CatalogView
 from processors.gateway.events import Events
 from processors.gateway.health import Health
@@ -61,21 +63,22 @@ def build_app(
 
 def _routes(parts: Parts) -> list[web.RouteDef]:
     publications, runs, health = Publications(parts), RunViews(parts), Health(parts)
+    post = partial(web.post, expect_handler=answer_expectation)
     return [
         web.get("/healthz", health.alive),
         web.get("/readyz", health.ready),
         web.get(f"{_API}/whoami", health.whoami),
-        web.post(f"{_API}/publish", publications.publish),
+        post(f"{_API}/publish", publications.publish),
         web.get(f"{_API}/workflows", publications.workflows),
         web.get(f"{_API}/triggers", publications.triggers),
-        web.post(f"{_API}/triggers/{{trigger}}/sign", publications.sign),
-        web.post(f"{_API}/events", Events(parts).publish),
-        web.post(f"{_API}/workflows/{{workflow}}/runs", ManualRuns(parts).start),
+        post(f"{_API}/triggers/{{trigger}}/sign", publications.sign),
+        post(f"{_API}/events", Events(parts).publish),
+        post(f"{_API}/workflows/{{workflow}}/runs", ManualRuns(parts).start),
         web.get(f"{_API}/runs", runs.list_runs),
         web.get(f"{_API}/runs/{{run}}", runs.show),
         web.get(f"{_API}/runs/{{run}}/log", RunLog(parts).stream),
-        web.post(f"{_API}/runs/{{run}}/cancel", runs.cancel),
-        web.post(_HOOK, Hooks(parts).receive),
+        post(f"{_API}/runs/{{run}}/cancel", runs.cancel),
+        post(_HOOK, Hooks(parts).receive),
     ]
 
 

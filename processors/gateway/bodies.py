@@ -2,7 +2,7 @@
 
 import asyncio
 
-from aiohttp import ClientError, StreamReader, web
+from aiohttp import ClientError, HttpVersion11, StreamReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web import RequestPayloadError
 
@@ -30,6 +30,16 @@ def _is_json(content_type: str) -> bool:
         return False
     charsets = [part.partition("=")[2].strip('" ') for part in parameters if part.startswith("charset")]
     return all(charset in ("utf-8", "utf8") for charset in charsets)
+
+
+async def answer_expectation(request: web.Request) -> None:
+    """Ask a sender that waits for leave to go on; any other expectation is passed over, as HTTP allows.
+
+    The router answers unknown ones in its own form, before any handler of ours.
+    """
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.version >= HttpVersion11:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer itself has not begun
 
 
 async def read_body(request: web.BaseRequest, limit: int, seconds: float) -> bytes:

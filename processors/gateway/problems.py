@@ -4,6 +4,7 @@ That holds for our own refusals, for the router's 404 and 405, for requests that
 and for defects, which are logged under the request id and tell the caller nothing but that id.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from secrets import token_hex
@@ -47,11 +48,19 @@ def problem_response(
         document["place"] = error.place
     document |= {name: value for name, value in error.details.items() if name not in _OWN_MEMBERS}
     return web.Response(
-        body=msgspec.json.encode(document, enc_hook=str),
+        body=_encoded(document),
         status=document["status"],
         content_type=PROBLEM,
         headers={**_hints(document["status"], error.code), **(headers or {})},
     )
+
+
+def _encoded(document: Mapping[str, Any]) -> bytes:
+    """What a caller sent may stand in the text: bytes that were no UTF-8 are told as escapes."""
+    try:
+        return msgspec.json.encode(document, enc_hook=str)
+    except UnicodeEncodeError:
+        return json.dumps(document, default=str).encode()
 
 
 def _hints(status: int, code: str) -> dict[str, str]:

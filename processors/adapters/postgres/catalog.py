@@ -53,7 +53,7 @@ class PostgresCatalog:
             return _snapshot(version, triggers, queues, list(self._definitions.values()))
 
     async def publish(self, project_id: str, files: Mapping[str, str], *, dev: bool, actor: str) -> PublishResult:
-        publication = read_files(files, dev=dev)
+        publication = await asyncio.to_thread(read_files, files, dev=dev)
         project = {"project_id": project_id, "actor": actor}
         async with borrowed(self._pool) as conn, conn.transaction():
             await conn.execute(self._sql["lock_catalog"])
