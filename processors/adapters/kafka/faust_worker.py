@@ -9,12 +9,15 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
+import aiokafka.client
 import faust
 import structlog
 from aiokafka import TopicPartition
 from aiokafka.errors import ConsumerStoppedError, IllegalStateError, KafkaError
+from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.structs import OffsetAndMetadata
 from faust.app.base import BootStrategy
 from faust.tables.manager import TableManager
@@ -25,6 +28,10 @@ from yarl import URL
 from processors.ports.streams import Record
 
 _log = structlog.get_logger("kafka.consumer")
+
+# aiokafka asks for metadata in a way that lets the broker make a missing topic, with its own defaults and
+# behind the back of whoever is to make it properly. Nothing but this adapter uses aiokafka here.
+aiokafka.client.MetadataRequest = partial(MetadataRequest, allow_auto_topic_creation=False)
 
 _COMMIT_SECONDS: Final = 3.0
 _HANDOVER_SECONDS: Final = 10.0
@@ -64,6 +71,10 @@ class Reader(Protocol):
 
 
 class _QuietThread(WorkerThread):  # type: ignore[misc]
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.daemon = True  # one that hangs must not keep the process from ending
+
     def run(self) -> None:
         try:
             super().run()
@@ -193,7 +204,7 @@ class _Consumer(driver.Consumer):  # type: ignore[misc]
             durable = await self.reader.take(records, self.suspend_flow)
         finally:
             self._idle.set()
-        if not durable:
+        if not durable or self._seek_done != self._seek_wanted:
             return
         for tp, part in polled.items():
             self._read_offset[tp] = part[-1].offset
@@ -230,6 +241,8 @@ class _Consumer(driver.Consumer):  # type: ignore[misc]
     async def commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:  # noqa: ARG002 - faust's signature
         """Tell Kafka how far we are; nobody but lag tools relies on it where the reader keeps positions."""
         offsets = {tp: offset for tp, offset in self._durable.items() if self._told_kafka.get(tp) != offset}
+        held = self.assignment() if offsets else set()
+        offsets = {tp: offset for tp, offset in offsets.items() if tp in held}
         if not offsets:
             return False
         try:

@@ -196,6 +196,14 @@ async def test_a_topic_made_again_is_read_from_its_beginning(
         await reading.until_took(range(100, 140))
 
 
+async def test_a_topic_that_is_gone_is_not_made_by_reading_it(place: Place, reading: Reading, admin: KafkaAdmin):
+    async with reading.at(place):
+        await reading.until_reads(PARTITIONS)
+        await delete_topic(place)
+        await until(lambda: any(s.phase is Phase.WAITING for s in reading.states), "noticed that it is gone")
+        assert await admin.topic_ids([place.topic]) == {}
+
+
 async def test_a_stopped_consumer_leaves_at_once_and_the_next_has_not_to_wait_for_its_session(
     place: Place, reading: Reading
 ):
