@@ -175,6 +175,8 @@ class Host:
         self.owner.host_gone(self)
         stopping, self.stage = self.stage is Stage.STOPPING, Stage.GONE
         if not stopping:
+            if self._version is None and self.output.last:
+                self.note(f"before any code of the author's ran it said: {self.output.last}")
             reason = ": ".join(self._words)
             _log.warning("step_host_ended", reason=reason, runs=len(self.runs), **self.output.context)
             self.give_up(list(self.runs.values()), reason)

@@ -11,6 +11,8 @@ from typing import Any
 
 import structlog
 
+TAIL_LETTERS = 300
+
 _log = structlog.get_logger(__name__)
 
 
@@ -19,6 +21,7 @@ class Output:
 
     def __init__(self, lines_per_second: int, line_bytes: int) -> None:
         self.context: Mapping[str, Any] = {}
+        self.last = ""
         self.line_bytes = line_bytes
         self._per_second = lines_per_second
         self._second = 0.0
@@ -40,6 +43,7 @@ class Output:
 
     def line(self, stream: str, text: str, **where: str) -> None:
         """Log one line, or count it as left out."""
+        self.last = text[:TAIL_LETTERS]
         if not self.has_room:
             self._left_out += 1
             return

@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -119,6 +120,18 @@ async def test_an_interpreter_that_is_not_there_loses_the_runs(with_settings: Ma
     story = scripted.start("run_1", shelf.put(STEADY))
     await scripted.until(lambda: story.lost)
     assert "cannot be started" in (story.lost or "")
+
+
+async def test_an_interpreter_without_the_sdk_says_so(
+    with_settings: MakeScripted, shelf: Shelf, tmp_path: Path
+) -> None:
+    (tmp_path / "anthares44").mkdir()
+    (tmp_path / "anthares44" / "__init__.py").touch()  # hides the namespace package
+    environment = {"PYTHONPATH": str(tmp_path)}
+    scripted = with_settings(quick(extra_environment=environment, drop_root=False, spare=False))
+    story = scripted.start("run_1", shelf.put(STEADY))
+    await scripted.until(lambda: story.lost)
+    assert "No module named 'anthares44.automation'" in (story.lost or "")
 
 
 @pytest.mark.parametrize(
