@@ -26,7 +26,7 @@ demo: $(STAMP) ## the main job on real input, shown and checked
 	@$(BIN)/python -m ops.demo
 
 dev: $(STAMP) ## the whole stack kept running; workflow files are reloaded as they are saved
-	@$(BIN)/a44 dev
+	@$(BIN)/a44 dev examples/invoice-settle examples/tenant-onboard
 
 test: $(STAMP) ## the whole suite, on given addresses, containers or the embedded stack
 	@$(BIN)/python -m pytest

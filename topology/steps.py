@@ -17,6 +17,7 @@ from pydantic import (
     StrictInt,
     StrictStr,
     Tag,
+    field_validator,
     model_validator,
 )
 
@@ -87,6 +88,13 @@ class _Attempted(_Step):
     retry: RetrySpec = RetrySpec()
     exclusive: StrictBool = False
     compensate: UseText | None = None
+
+    @field_validator("exclusive")
+    @classmethod
+    def _check_exclusive(cls, value: bool) -> bool:
+        if value:
+            raise fault("`exclusive` is not available in this version: nobody could confirm the step; remove it")
+        return value
 
     @cached_property
     def undo(self) -> OperationUse | None:

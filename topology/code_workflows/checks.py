@@ -94,6 +94,10 @@ def _check_call(module: PythonFile, call: ast.Call, meaning: str) -> Iterator[Re
     retry = _argument(call, None, "retry")
     if retry is not None:
         yield from _check_retry(module, retry)
+    exclusive = _argument(call, None, "exclusive")
+    if exclusive is not None and _literal(exclusive) is not False:
+        found = "`exclusive` is not available in this version: nobody could confirm the step; remove it"
+        yield Refused("E_SPEC_INVALID", found, module.place(exclusive))
 
 
 def _without_timeout(identifier: ast.expr | None) -> str:

@@ -11,14 +11,10 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.timeout(240)
-async def test_the_demo_holds_every_expectation_and_leaves_nothing_behind(broker_kind: str, tmp_path: Path) -> None:
-    home, scratch = tmp_path / "home", tmp_path / "scratch"
+async def test_the_demo_holds_every_expectation_and_leaves_nothing_behind(broker_kind: str, passable: Path) -> None:
+    home, scratch = passable / "home", passable / "scratch"
     home.mkdir()
-    scratch.mkdir()
-    tmp_path.chmod(0o755)
-    scratch.chmod(0o777)
-    for parent in (tmp_path.parent, tmp_path.parent.parent):
-        parent.chmod(parent.stat().st_mode | 0o011)
+    scratch.mkdir(mode=0o777)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "ops.demo", "--kafka", broker_kind,
         cwd=ROOT,

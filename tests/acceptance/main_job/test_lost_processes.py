@@ -73,12 +73,10 @@ async def document(client: Client, run_id: str) -> dict[str, Any]:
 
 @pytest.mark.timeout(120)
 async def test_a_killed_executor_loses_the_attempt_in_flight_and_nothing_else(
-    stack: LocalStack, client: Client, flows: Path, tmp_path: Path
+    stack: LocalStack, client: Client, flows: Path, passable: Path
 ) -> None:
-    ledger = tmp_path / "ledger.txt"
-    ledger.touch()
-    tmp_path.chmod(0o777)
-    ledger.chmod(0o666)
+    ledger = passable / "ledger.txt"
+    ledger.touch(mode=0o666)
     (flows / "slow.py").write_text(SLOW.format(ledger=str(ledger)))
     await asyncio.to_thread(client.publish, collect([flows]))
     run_id = (await asyncio.to_thread(client.run, "wf_slow", "{}", "k1")).document["run_id"]
@@ -86,12 +84,7 @@ async def test_a_killed_executor_loses_the_attempt_in_flight_and_nothing_else(
     async def started() -> bool:
         return ledger.read_text().count("slow") == 1
 
-    try:
-        await until(started, "the second step runs", 20)
-    except AssertionError:
-        print(stack.processes["executor"].log.read_text()[-3000:])
-        print(await document(client, run_id))
-        raise
+    await until(started, "the second step runs", 40)
     executor = stack.processes["executor"]
     await executor.kill()
     ledger.with_suffix(".go").touch()
@@ -178,7 +171,7 @@ async def test_webhooks_are_accepted_while_the_relay_is_away_and_run_when_it_is_
 
 @pytest.mark.timeout(120)
 async def test_a_stop_in_good_order_gives_runs_back_without_losing_an_attempt(
-    stack: LocalStack, client: Client, flows: Path, tmp_path: Path
+    stack: LocalStack, client: Client, flows: Path
 ) -> None:
     (flows / "quick.yaml").write_text(QUICK.replace("duration: 50ms", "duration: 1s"))
     await asyncio.to_thread(client.publish, collect([flows]))

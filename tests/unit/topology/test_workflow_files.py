@@ -103,7 +103,6 @@ def test_steps_take_input_conditions_and_parameters() -> None:
               timeout: 2s
               if: "input.total > 10"
               with: { id: "{{ input.id }}", fixed: 1 }
-              exclusive: true
             - id: nap
               uses: sleep
               duration: 30s
@@ -122,7 +121,6 @@ def test_steps_take_input_conditions_and_parameters() -> None:
     assert first.condition.holds({"input": {"total": 11}})
     assert first.arguments is not None
     assert first.arguments.render({"input": {"id": "x"}}) == {"id": "x", "fixed": 1}
-    assert first.exclusive
     assert nap.duration == 30.0
     assert second.bound_values is not None
     assert second.bound_values.render({"steps": {"first": {"ref": 2**70}}}) == [2**70, 7]
@@ -277,3 +275,15 @@ def test_large_files_stay_quick_and_bounded() -> None:
     many = "".join(f"- {{id: s{n}, uses: sleep, duration: 1s}}\n" for n in range(1000))
     assert len(publish(workflow(many)).workflows[0].steps) == 1000
     assert "at most 1000" in only_error(workflow(many + "- {id: z, uses: sleep, duration: 1s}\n")).message
+
+
+def test_an_exclusive_step_is_refused_while_nobody_could_confirm_it() -> None:
+    with pytest.raises(Refused, match="`exclusive` is not available in this version"):
+        publish(
+            workflow("""\
+                - id: first
+                  uses: connector/crm.find
+                  timeout: 2s
+                  exclusive: true
+                """)
+        )

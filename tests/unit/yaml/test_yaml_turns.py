@@ -65,12 +65,6 @@ async def test_without_leave_nothing_starts_by_itself(stage: Stage, go_until: fl
     assert (call.attempt, call.idempotency_key, call.timeout) == (3, "the-key", 2.5)
 
 
-async def test_an_exclusive_step_waits_to_be_started(stage: Stage):
-    stage.start(spec_of(TWO_STEPS.replace("timeout: 15s", "timeout: 15s\n  exclusive: true")), start_of(go_until=GO))
-    _, [request], _ = await stage.listener.next("turned")
-    assert request.started is False
-
-
 async def test_a_self_started_attempt_has_the_key_of_run_item_and_generation(stage: Stage):
     stage.connector.answers.append("null")
     stage.start(spec_of(TWO_STEPS), start_of(go_until=GO, generation=3))
