@@ -32,11 +32,11 @@ def up(
     for warning in loaded.warnings:
         output.note(f"warning: {warning}")
 
-    import asyncio
+    import uvloop
 
     from ops.composition import up as run_roles
 
-    asyncio.run(run_roles(loaded.settings, wanted))
+    uvloop.run(run_roles(loaded.settings, wanted))
     return OK
 
 
