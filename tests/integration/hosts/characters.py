@@ -27,7 +27,8 @@ async def blocks(seconds):
 async def body(ctx, input):
     what, seconds, timeout = input["what"], input.get("seconds", 0), input.get("timeout", "5s")
     if what == "body-blocks":
-        time.sleep(seconds)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until: pass
     fn = {
         "quick": lambda: "quick",
         "thread": lambda: sleeps(seconds, input.get("mark")),

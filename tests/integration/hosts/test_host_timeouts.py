@@ -134,7 +134,7 @@ async def test_a_body_that_blocks_is_suspected_and_its_host_ended(with_settings:
     await scripted.until(lambda: "who" in idle.values)
     body = start(scripted, shelf, "run_2", "body-blocks", seconds=60)
     await scripted.until(lambda: body.lost and idle.lost)
-    assert "the body of run_2 blocks the event loop of its host at flow.py:17" in (body.lost or "")
+    assert "the body of run_2 blocks the event loop of its host at flow.py:18" in (body.lost or "")
     await until(lambda: is_gone(pid_of(idle)), "the host is gone")
 
 
