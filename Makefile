@@ -9,7 +9,7 @@ ifneq ($(shell cat .venv/.home 2>/dev/null),$(shell pwd -P))
 $(STAMP): moved
 endif
 
-.PHONY: moved help setup demo dev test test-kafka check format lock clean
+.PHONY: moved help setup demo dev bench test test-kafka check format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,9 @@ test-kafka: $(STAMP) compose/kafka/target/libs/.fetched ## integration and accep
 
 compose/kafka/target/libs/.fetched: compose/kafka/pom.xml compose/kafka/fetch.sh
 	@sh compose/kafka/fetch.sh
+
+bench: $(STAMP) ## three no-op steps, alone and saturated; the last line is one JSON object
+	@$(BIN)/python benchmarks/measure_w3.py
 
 check: $(STAMP) ## lint, format, types, import contracts, module sizes
 	@$(BIN)/ruff check .

@@ -70,6 +70,13 @@ class ApacheKafka:
         code = await self._kept.wait()
         return self._kept.failure(f"ended with code {code}").message
 
+    @property
+    def pid(self) -> int:
+        """The server's process; for those who measure it."""
+        if self._kept is None:
+            raise Unavailable("E_EMBEDDED_STACK", f"{self.name} is not running.")
+        return self._kept.pid
+
     async def stop(self) -> None:
         if self._kept is not None:
             await self._kept.stop()

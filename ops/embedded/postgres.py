@@ -116,6 +116,13 @@ class EmbeddedPostgres:
                 break  # only a port that was taken in this very moment is worth another try
         await self._give_up()
 
+    @property
+    def pid(self) -> int:
+        """The server's process; for those who measure it."""
+        if self._kept is None:
+            raise Unavailable("E_EMBEDDED_STACK", f"{self.name} is not running.")
+        return self._kept.pid
+
     async def stop(self) -> None:
         """Fast shutdown: open transactions end, everything committed is on disk."""
         if self._kept is not None:

@@ -1,0 +1,2 @@
+-- How many runs have ended.
+select count(*) from automation.runs_ended;
