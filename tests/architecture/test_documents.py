@@ -165,6 +165,6 @@ def test_every_address_of_the_gateway_stands_in_the_page_of_the_api() -> None:
         for row in page("docs/guides/rest-api.md").rows()
         for match in re.finditer(r"`(GET|POST) (/[^`?]+)`", row[0])
     }
-    plain = re.sub(r"\{_API\}", "/v1/automation", source).replace("web.post(_HOOK", 'web.post("/v1/{project}/{trigger}"')
-    routes = {(match[1].upper(), _shape(match[2])) for match in re.finditer(r'web\.(get|post)\(f?"([^"]+)"', plain)}
+    plain = source.replace("{_API}", "/v1/automation").replace("(_HOOK,", '("/v1/{project}/{trigger}",')
+    routes = {(match[1].upper(), _shape(match[2])) for match in re.finditer(r'\b(get|post)\(f?"(/[^"]+)"', plain)}
     assert told == routes
