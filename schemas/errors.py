@@ -18,7 +18,6 @@ class Code:
 
 
 CODES: Mapping[str, Code] = {
-    "E_APPROVAL_PENDING": Code(409, "The run waits for a decision"),
     "E_BODY_TIMEOUT": Code(408, "The body took too long to arrive"),
     "E_BODY_TOO_LARGE": Code(413, "The body is larger than allowed"),
     "E_BODY_UNSTORABLE": Code(422, "The body holds text that cannot be stored"),
@@ -61,7 +60,6 @@ CODES: Mapping[str, Code] = {
     "E_SQL": Code(422, "The SQL statement failed"),
     "E_SQL_UNAVAILABLE": Code(503, "The project's database cannot be reached"),
     "E_STEP_FAILED": Code(422, "The step raised an error"),
-    "E_STEP_HOST_LOST": Code(503, "The step host ended while the step ran"),
     "E_STEP_INSIDE_STEP": Code(422, "A step was started inside a step"),
     "E_STEP_TIMEOUT": Code(504, "The step ran past its timeout"),
     "E_STEP_TIMEOUT_MISSING": Code(422, "A step declares no timeout"),

@@ -60,7 +60,9 @@ class Output:
         if sys.stdout.isatty():
             sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
         else:
-            sys.stdout.write((text or json.dumps(value, ensure_ascii=False)) + "\n")
+            # Line ends stand only between JSON's tokens, as a sender laid its body out: one line means the same.
+            line = text.replace("\r", " ").replace("\n", " ") if text else json.dumps(value, ensure_ascii=False)
+            sys.stdout.write(line + "\n")
 
     def record(self, value: object) -> None:
         """One line of a stream, sent at once."""

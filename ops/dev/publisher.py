@@ -36,6 +36,7 @@ class Publisher:
         try:
             files = await asyncio.to_thread(collect, self._paths)
             if files == self._last:
+                self._say("  unchanged: this is what is in force")
                 return
             answer = await asyncio.to_thread(self._client.publish, files, dev=True)
         except AutomationError as exc:
@@ -43,6 +44,8 @@ class Publisher:
             return
         self._last = files
         self._show(answer)
+        if all(item["change"] == "unchanged" for item in answer["published"]):
+            self._say("  unchanged: this is what is in force")
 
     async def watch(self, stop: asyncio.Event) -> None:
         """Publish after every save until `stop`."""

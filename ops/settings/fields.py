@@ -50,7 +50,7 @@ class Settings(BaseSettings):
     topic_prefix: str = Field(
         default="a44",
         pattern=_TOPIC_PREFIX,
-        description="first part of every topic name (relay, ingest, executor)",
+        description="first part of every topic name, the same for all processes of an installation (every role)",
         examples=["letters, digits, '.', '_' and '-', at most 100"],
     )
     partitions: int = Field(

@@ -6,6 +6,7 @@ session is over, everything held here is forgotten: somebody else owns those run
 """
 
 import asyncio
+import json
 import random
 import time
 from collections import Counter
@@ -263,7 +264,8 @@ class Executor:
 
 def _open_mail(mail: Mail) -> list[commands.Command]:
     if mail.kind == "cancel":
-        return [commands.Cancel(mail.actor, mail.body)]
+        reason = json.loads(mail.body).get("reason") or "no reason given"
+        return [commands.Cancel(mail.actor, str(reason))]
     _log.error("unknown_mail", run_id=mail.run_id, kind=mail.kind)
     return []
 

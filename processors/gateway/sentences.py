@@ -69,9 +69,9 @@ def _plain(run: Run, at: Attempt | None) -> str:
     step, until = _step(at), _until(run.visible_at)
     return {
         RunStatus.GRANTED: "Granted; it waits for an executor with room to take it.",
-        RunStatus.SLEEPING: f"Sleeps{step}{until}; its slot is free for others meanwhile.",
+        RunStatus.SLEEPING: f"Sleeps{step}{_until(run.visible_at, 'until')}; its slot is free for others meanwhile.",
         RunStatus.RETRYING: f"{_failed(at)}; it is tried again{until}.",
-        RunStatus.WAITING: f"Waits{step} for something from outside{until}.",
+        RunStatus.WAITING: f"Waits{step} for something from outside{_until(run.visible_at, 'until')}.",
         RunStatus.COMPENSATING: f"{_failed(at)}; what was done before is being undone, newest first.",
         RunStatus.AWAITING_CONFIRMATION: f"Stands{step}: whether it took effect is unknown, a person has to say.",
     }[RunStatus(run.state)]
@@ -98,7 +98,7 @@ def _running(run: Run, at: Attempt | None, attempts: Sequence[Attempt]) -> str:
 def _blocked(run: Run, attempts: Sequence[Attempt]) -> str:
     code = next((one.error_code for one in reversed(attempts) if one.status == Status.BLOCKED), run.error_code)
     why = f" ({code})" if code else ""
-    return f"Blocked{why}: it cannot go on by itself; publish a version that fits what is recorded, or cancel it."
+    return f"Blocked{why}: it cannot go on by itself; cancel it, and start it again with a new key once it is mended."
 
 
 def _ended(run: Run, at: Attempt | None) -> str:
@@ -115,8 +115,8 @@ def _ended(run: Run, at: Attempt | None) -> str:
     if at is None:
         return f"Failed{code} outside any step; mend the workflow and start it again with a new key."
     return (
-        f"{_failed(at)}, the last of its tries; the steps before it are recorded and keep their results, "
-        f"it can go on from {at.step_id!r}."
+        f"{_failed(at)}, the last of its tries; the steps before it are done and their results recorded. "
+        "Mend what failed and start it again with a new key."
     )
 
 
@@ -141,8 +141,8 @@ def _step(at: Attempt | None) -> str:
     return "" if at is None else f" at the step {at.step_id!r}"
 
 
-def _until(moment: datetime | None) -> str:
-    return "" if moment is None else f" at {moment:%Y-%m-%d %H:%M:%S} UTC"
+def _until(moment: datetime | None, word: str = "at") -> str:
+    return "" if moment is None else f" {word} {moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _span(since: datetime, now: datetime) -> str:

@@ -1,7 +1,7 @@
 """Checks of what authors declare at a step: id, timeout, retry; and its defaults.
 
 A declaration that cannot be used raises DeclarationError with the code that blocks the run: the code is
-at fault, and a fixed version goes on where this one stopped.
+at fault, and the run stays blocked.
 """
 
 from collections.abc import Mapping

@@ -195,7 +195,7 @@ async def test_one_run_tells_at_which_step_with_which_error_and_from_where_it_go
     where = answer.body["where"]
     assert "'provision-db'" in where
     assert "E_UPSTREAM_503" in where
-    assert "it can go on from 'provision-db'" in where
+    assert "start it again with a new key" in where
     assert [(row["seq"], row["step_id"], row["status"]) for row in answer.body["attempts"]] == [
         (1, "create", "succeeded"),
         (2, "provision-db", "failed"),
