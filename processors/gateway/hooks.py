@@ -16,7 +16,7 @@ from processors.gateway.parts import Parts, json_response
 from processors.gateway.signatures import SIGNATURE, TIMESTAMP, header_bytes, same, seconds_off
 from processors.ports.catalog import CatalogSnapshot, Trigger
 from processors.ports.door import Acceptance
-from processors.runtime.matching import WEBHOOK, EventScope, accepts, promised_run_id, webhook_event_type
+from processors.runtime.matching import WEBHOOK, EventScope, accepts, run_of, webhook_event_type
 from schemas import strict_json
 from schemas.envelope import Envelope, encode_envelope
 from schemas.errors import Refused
@@ -42,7 +42,7 @@ class Hooks:
         scope, body_hash, key_source = _read(trigger, body, key, now)
         if not accepts(trigger, scope):
             return json_response({"status": "filtered"}, 202)
-        envelope = scope.envelope
+        envelope, promised = scope.envelope, run_of(snapshot, trigger, scope)
         answer = await parts.accept(
             Acceptance(
                 project_id=trigger.project_id,
@@ -50,8 +50,8 @@ class Hooks:
                 key_source=key_source,
                 body_hash=body_hash,
                 event_id=envelope.id,
-                partition_key=envelope.partition_key,
-                run_id=promised_run_id(snapshot, trigger, scope),
+                partition_key=promised.lane,  # between partitions the order of acceptance would be lost
+                run_id=promised.run_id,
                 envelope=encode_envelope(envelope),
                 window=parts.limits.dedup_window,
             )

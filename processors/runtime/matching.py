@@ -85,19 +85,14 @@ def accepts(trigger: Trigger, scope: EventScope) -> bool:
 
 
 def run_of(snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope, *, millis: int | None = None) -> NewRun:
-    """The run that a trigger makes of an event. Raises Refused E_VERSION_UNKNOWN, E_EXPRESSION."""
+    """The run that a trigger makes of an event; of a webhook, the run that its door promises.
+
+    Raises Refused E_VERSION_UNKNOWN, E_EXPRESSION.
+    """
     definition = _definition(snapshot, trigger)
     envelope = scope.envelope
     run_id = run_id_of(envelope.id, trigger.trigger_id, envelope.operation_version, millis)
     return _new_run(snapshot, definition, scope, run_id, trigger.trigger_id)
-
-
-def promised_run_id(snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope) -> str:
-    """The id of the run that ingest will make of a webhook. Raises, as `run_of`, where it could make none."""
-    definition = _definition(snapshot, trigger)
-    run_id = run_id_of(scope.envelope.id, trigger.trigger_id, scope.envelope.operation_version)
-    _lane(definition, scope, run_id)
-    return run_id
 
 
 def manual_run(

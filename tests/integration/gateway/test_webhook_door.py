@@ -26,6 +26,19 @@ async def test_a_signed_body_is_taken_and_its_envelope_lies_in_the_outbox(gatewa
     assert (envelope.type, envelope.trigger_id, envelope.project_id) == ("webhook.settle", "trg_settle", PROJECT)
 
 
+async def test_a_webhook_travels_by_the_lane_of_its_run_so_that_a_lane_keeps_the_order_of_acceptance(
+    gateway: Gateway, secret: str
+) -> None:
+    lanes = 'concurrency: {max: 5, partitionKey: "{{ input.order }}"}\nsteps:'
+    await gateway.publish({"settle.yaml": WORKFLOW.replace("version: 1", "version: 2").replace("steps:", lanes)})
+    for number, order in enumerate(["o1", "o2", "o1"]):
+        body = json.dumps({"order": order, "number": number}).encode()
+        assert (await gateway.hook(secret, body, key=f"k{number}")).status == 202
+    rows = await gateway.rows("select partition_key, value from automation.outbox order by xid, id")
+    assert [row["partition_key"] for row in rows] == ["o1", "o2", "o1"]
+    assert [decode_envelope(bytes(row["value"])).partition_key for row in rows] == ["k0", "k1", "k2"]
+
+
 async def test_the_same_key_and_body_answer_the_first_run_with_the_age_of_the_key(
     gateway: Gateway, secret: str
 ) -> None:
