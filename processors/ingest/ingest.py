@@ -48,8 +48,10 @@ class Ingest:
                 if isinstance(envelope, Refused):
                     harvest.dead.append(_dead(record, None, "undecodable", envelope))
                 else:
-                    self._take(harvest, record, envelope, match(snapshot, envelope, millis=_millis(now)))
-            _fold_repeated_keys(harvest)
+                    accepted = _accepted_at(record, envelope)
+                    found = match(snapshot, envelope, millis=_millis(accepted or now))
+                    self._take(harvest, record, envelope, accepted, found)
+            _fold_repeated_runs(harvest)
             grants = await self._log.commit(harvest)
             self._count(harvest)
             self._hints.granted(grants)
@@ -69,18 +71,24 @@ class Ingest:
             harvest.reached[record.partition] = Reached(record.offset + 1, seqs[record.partition])
         return fresh
 
-    def _take(self, harvest: Harvest, record: Record, envelope: Envelope, found: Sequence[NewRun | Refused]) -> None:
-        raw = record.value or b""
+    def _take(
+        self,
+        harvest: Harvest,
+        record: Record,
+        envelope: Envelope,
+        accepted: datetime | None,
+        found: Sequence[NewRun | Refused],
+    ) -> None:
         harvest.arrivals.append(
             Arrival(
                 event_id=envelope.id,
                 project_id=envelope.project_id,
                 idempotency_key=envelope.idempotency_key,
                 body_hash=body_hash(envelope.data),
-                accepted_at=_accepted_at(record, envelope),
+                accepted_at=accepted,
                 partition=record.partition,
                 offset=record.offset,
-                raw=raw,
+                raw=record.value or b"",
                 dead_letter_id=_letter(record, "conflict"),
             )
         )
@@ -98,27 +106,11 @@ class Ingest:
         self.counts["dead"] += len(harvest.dead)
 
 
-def _fold_repeated_keys(harvest: Harvest) -> None:
-    """A statement may touch a key once: of records that share one, the first stands for the key.
-
-    The later ones stay arrivals of their own only as conflicts or repetitions, which the log decides by
-    comparing event ids; their runs go, because a key makes its runs once.
+def _fold_repeated_runs(harvest: Harvest) -> None:
+    """A record that stands twice in a poll makes its runs once. Keys that repeat are the log's to decide: which
+    event a key belongs to is not known here.
     """
-    owner: dict[tuple[str, str], str] = {}
-    for arrival in harvest.arrivals:
-        owner.setdefault((arrival.project_id, arrival.idempotency_key), arrival.event_id)
-    losers = {
-        arrival.event_id
-        for arrival in harvest.arrivals
-        if owner[arrival.project_id, arrival.idempotency_key] != arrival.event_id
-    }
-    seen: set[str] = set()
-    kept = []
-    for run in harvest.runs:
-        if run.event_id not in losers and run.run_id not in seen:
-            seen.add(run.run_id)
-            kept.append(run)
-    harvest.runs = kept
+    harvest.runs = list({run.run_id: run for run in reversed(harvest.runs)}.values())[::-1]
 
 
 def _seq(record: Record) -> int | None:

@@ -103,30 +103,34 @@ class PostgresIngestLog:
         return batch, grants
 
     def _keys(self, harvest: Harvest) -> list[Statement]:
-        first: dict[bytes, Arrival] = {}
+        """Direct records take their keys here; what came through a door has taken its key there."""
         hashes = [key_hash(one.project_id, one.idempotency_key) for one in harvest.arrivals]
-        for digest, one in zip(hashes, harvest.arrivals, strict=True):
+        both = list(zip(hashes, harvest.arrivals, strict=True))
+        direct = [(digest, one) for digest, one in both if one.accepted_at is None]
+        batch: list[Statement] = [self._take_keys(harvest, direct)] if direct else []
+        seen = {
+            "key_hash": hashes,
+            "event_id": [one.event_id for one in harvest.arrivals],
+            "direct": [one.accepted_at is None for one in harvest.arrivals],
+        }
+        batch.append((statements("ingest")["note_events"], seen))
+        if direct:
+            batch.append(self._conflicts(harvest.topic, [digest for digest, _ in direct], [one for _, one in direct]))
+        return batch
+
+    def _take_keys(self, harvest: Harvest, direct: list[tuple[bytes, Arrival]]) -> Statement:
+        first: dict[bytes, Arrival] = {}
+        for digest, one in direct:
             first.setdefault(digest, one)
         owners = list(first.values())
         run_ids = {run.event_id: run.run_id for run in reversed(harvest.runs)}
-        keys = {
+        return statements("door")["take_keys"], {
             **columns(owners, ("project_id", "idempotency_key", "body_hash", "event_id")),
             "key_hash": list(first),
             "key_source": ["envelope"] * len(owners),
             "run_id": [run_ids.get(one.event_id) for one in owners],
             "keep": [self._window] * len(owners),
         }
-        seen = {"key_hash": hashes, "event_id": [one.event_id for one in harvest.arrivals]}
-        batch: list[Statement] = [
-            (statements("door")["take_keys"], keys),
-            (statements("ingest")["note_events"], seen),
-        ]
-        direct = [
-            (digest, one) for digest, one in zip(hashes, harvest.arrivals, strict=True) if one.accepted_at is None
-        ]
-        if direct:
-            batch.append(self._conflicts(harvest.topic, [digest for digest, _ in direct], [one for _, one in direct]))
-        return batch
 
     def _conflicts(self, topic: str, hashes: list[bytes], direct: list[Arrival]) -> Statement:
         names = ("event_id", "body_hash", "dead_letter_id", "project_id", "raw", "partition")

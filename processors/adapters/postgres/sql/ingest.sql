@@ -23,12 +23,14 @@ select %(topic)s, u.partition, u.topic_id, u.next_offset, u.seq
        seq = greatest(p.seq, excluded.seq);
 
 -- name: note_events
--- Marks events as seen: the ones that are new carry this transaction's xid. Events whose key belongs to another
--- event are left out: a duplicate makes no run.
+-- Marks events as seen: the ones that are new carry this transaction's xid. What a door accepted is in force,
+-- whosever its key is by now; of direct records those are left out whose key belongs to another event.
 insert into automation.inbox (consumer, event_id)
 select 'ingest', u.event_id
-  from unnest(%(key_hash)s::bytea[], %(event_id)s::text[]) as u (key_hash, event_id)
-  join automation.idempotency_keys k on k.key_hash = u.key_hash and k.event_id = u.event_id
+  from unnest(%(key_hash)s::bytea[], %(event_id)s::text[], %(direct)s::boolean[]) as u (key_hash, event_id, direct)
+  left join automation.idempotency_keys k
+    on u.direct and k.key_hash = u.key_hash and k.event_id = u.event_id and k.key_hash = any(%(key_hash)s::bytea[])
+ where not u.direct or k.event_id is not null
  order by u.event_id
     on conflict do nothing;
 
@@ -47,7 +49,7 @@ with buried as (
                %(project_id)s::text[], %(raw)s::bytea[], %(partition)s::integer[], %(record_offset)s::bigint[]
            ) as u (key_hash, event_id, body_hash, dead_letter_id, project_id, raw, partition, record_offset)
       join automation.idempotency_keys k on k.key_hash = u.key_hash
-     where k.event_id <> u.event_id and k.body_hash <> u.body_hash
+     where k.event_id <> u.event_id and k.body_hash <> u.body_hash and k.key_hash = any(%(key_hash)s::bytea[])
         on conflict do nothing
     returning dead_letter_id, error_code, raw
 )
