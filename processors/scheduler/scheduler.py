@@ -41,8 +41,7 @@ class Scheduler:
                 try:
                     wait = await self._look()
                     if time.monotonic() >= upkeep:
-                        await self._schedule.sweep()
-                        await self._schedule.recount()
+                        await self._keep_up()
                         upkeep = time.monotonic() + RECOUNT_SECONDS
                 except AutomationError as exc:
                     _log.warning("look_failed", reason=str(exc))
@@ -54,9 +53,7 @@ class Scheduler:
         """One look and what follows from it; answers how long to rest, in seconds."""
         outlook: Outlook = await self._schedule.look()
         if outlook.sessions_late:
-            grants = await self._schedule.reap()
-            self.counts["lease_reclaim"] += len(grants)
-            self._hints.granted(grants)
+            await self._reap()
         woken = await self._schedule.wake_due() if outlook.timers_due else 0
         self.counts["woken"] += woken
         if woken or outlook.runs_hungry:
@@ -66,6 +63,17 @@ class Scheduler:
         if outlook.next_due is None:
             return LOOK_SECONDS
         return min(max(outlook.next_due, SOONEST_SECONDS), LOOK_SECONDS)
+
+    async def _keep_up(self) -> None:
+        """What need not be quick; reaping as well, for what a scheduler left undone that died in the middle of it."""
+        await self._reap()
+        await self._schedule.sweep()
+        await self._schedule.recount()
+
+    async def _reap(self) -> None:
+        grants = await self._schedule.reap()
+        self.counts["lease_reclaim"] += len(grants)
+        self._hints.granted(grants)
 
     async def _rest(self, seconds: float) -> None:
         waiting = asyncio.ensure_future(self._woken.wait())

@@ -18,6 +18,7 @@ from schemas.errors import Unavailable
 
 _log = structlog.get_logger("schedule")
 MOST = 1000
+MOST_SWEEPS = 20
 AHEAD = 3
 _SWEEPS = ("sweep_keys", "sweep_inbox", "sweep_lanes", "sweep_sessions", "sweep_mail")
 
@@ -39,12 +40,12 @@ class PostgresSchedule:
         return len(await self._ask("wake", {"most": MOST}))
 
     async def reap(self) -> Sequence[Grant]:
-        closed = await self._ask("close_dead_sessions")
-        for session, owner in closed:
-            _log.warning("session_closed", session=session, owner=owner)
+        sql, most = statements("scheduler"), {"most": MOST}
         grants: list[Grant] = []
         while True:
-            rows = await self._ask("regrant", {"most": MOST})
+            closed, rows = await self._commit([(sql["close_dead_sessions"], {}), (sql["regrant"], most)])
+            for session, owner in closed:
+                _log.warning("session_closed", session=session, owner=owner)
             grants += granted([(run_id, fence, lane) for run_id, fence, lane in rows])
             if len(rows) < MOST:
                 return grants
@@ -66,8 +67,18 @@ class PostgresSchedule:
 
     async def sweep(self) -> None:
         for name in _SWEEPS:
-            await self._ask(name, {"most": MOST})
+            for _ in range(MOST_SWEEPS):
+                if await self._sweep(name) < MOST:
+                    break
         await self._ask("ensure_partitions", {"ahead": AHEAD})
+
+    async def _sweep(self, name: str) -> int:
+        """One bounded delete; answers how many rows went."""
+        conn = await self._connection()
+        try:
+            return (await conn.execute(statements("scheduler")[name], {"most": MOST})).rowcount
+        except psycopg.Error as exc:
+            raise await self._away(name, exc) from exc
 
     async def _connection(self) -> AsyncConnection[TupleRow]:
         if self._conn is None or self._conn.closed:
@@ -80,8 +91,12 @@ class PostgresSchedule:
             cursor = await conn.execute(statements("scheduler")[name], params)
             return await cursor.fetchall() if cursor.description else []
         except psycopg.Error as exc:
-            await conn.close()
-            raise Unavailable("E_UNAVAILABLE", f"Postgres did not answer {name}: {exc}") from exc
+            raise await self._away(name, exc) from exc
+
+    async def _away(self, name: str, exc: psycopg.Error) -> Unavailable:
+        if self._conn is not None:
+            await self._conn.close()
+        return Unavailable("E_UNAVAILABLE", f"Postgres did not answer {name}: {str(exc).strip()}")
 
     async def _commit(self, batch: Sequence[Statement]) -> list[list[TupleRow]]:
         try:
