@@ -38,7 +38,13 @@ async def commit(conn: AsyncConnection[TupleRow], batch: Sequence[Statement]) ->
         return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
     except psycopg.Error as exc:
         await _clear(conn)
-        raise _translated(exc, conn) from exc
+        told = _translated(exc, conn)
+        if isinstance(told, ConnectionLostError):
+            await conn.close()  # a broken pipeline may leave it looking open
+        raise told from exc
+    except UnicodeEncodeError as exc:
+        await _clear(conn)
+        raise Broken("E_INTERNAL", "a batch holds text with half of a surrogate pair") from exc
 
 
 async def _clear(conn: AsyncConnection[TupleRow]) -> None:
@@ -52,8 +58,11 @@ async def _clear(conn: AsyncConnection[TupleRow]) -> None:
 def _translated(exc: psycopg.Error, conn: AsyncConnection[TupleRow]) -> Exception:
     if exc.sqlstate == "A4401":
         return SessionOverError(str(exc))
-    if conn.closed or exc.sqlstate in {None, "57P01", "57P02", "57P03", "25P03", "25P04"}:
+    if conn.closed or exc.sqlstate in {"57P01", "57P02", "57P03", "25P03", "25P04"}:
         return ConnectionLostError(str(exc).strip())
+    if exc.sqlstate is None:  # said by the driver: about the connection, or about a value that cannot be sent
+        is_connection = isinstance(exc, psycopg.OperationalError)
+        return ConnectionLostError(str(exc)) if is_connection else Broken("E_INTERNAL", f"an unsendable batch: {exc}")
     if exc.sqlstate[:2] in {"40", "53", "57", "58", "55"}:
         return Unavailable("E_UNAVAILABLE", f"Postgres could not commit now: {exc.sqlstate}")
     return Broken("E_INTERNAL", f"Postgres refused a batch: {exc.sqlstate} {str(exc).strip()}")

@@ -11,6 +11,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from processors.adapters.postgres.statements import statements
+from schemas.errors import Unavailable
 
 
 class DatabaseClock:
@@ -33,13 +34,13 @@ class DatabaseClock:
             self._seen, self._at = told, at
 
     async def sync(self, conn: AsyncConnection[TupleRow]) -> datetime:
-        """Read the clock over a connection; half the way there and back is at most the error."""
+        """Read the clock over a connection; half the way there and back is at most the error. Raises `Unavailable`."""
         before = time.monotonic()
         try:
             row = await (await conn.execute(statements("door")["clock"])).fetchone()
-        except psycopg.Error:
+        except psycopg.Error as exc:
             await conn.close()
-            raise
+            raise Unavailable("E_UNAVAILABLE", f"Postgres told no time: {str(exc).strip()}") from exc
         if row is None:
             raise RuntimeError("Postgres told no time")
         self._seen, self._at = row[0].astimezone(UTC), (before + time.monotonic()) / 2

@@ -144,6 +144,7 @@ class PostgresJournal:
         """Back on a new connection, or `SessionOver`. Says whether the last batch had been committed."""
         while time.monotonic() < self._lease_ends:
             try:
+                await self.aclose()
                 self._conn = await connect(self._dsn, "executor")
                 sent = time.monotonic()
                 cursor = await self._conn.execute(
