@@ -26,6 +26,9 @@ _OPTIONS = " ".join(
         "plan_cache_mode": "auto",
     }.items()
 )
+# A plan that was made while little waited is kept while very much waits, until somebody analyzes: it must use the
+# indexes from the start. Nothing that goes over these connections is better off with a scan of a table.
+_HOT_OPTIONS = f"{_OPTIONS} -c enable_seqscan=off -c random_page_cost=1.1"
 
 
 async def connect(dsn: str, role: str) -> AsyncConnection[TupleRow]:
@@ -35,7 +38,7 @@ async def connect(dsn: str, role: str) -> AsyncConnection[TupleRow]:
             dsn,
             autocommit=True,
             application_name=f"a44-{role}",
-            options=_OPTIONS,
+            options=_HOT_OPTIONS,
             connect_timeout=10,
             prepare_threshold=1,
         )

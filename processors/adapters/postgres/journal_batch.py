@@ -42,13 +42,15 @@ def plan(batch: Batch, fence: Mapping[str, Any]) -> Plan:
     if batch.hinted:
         made.claiming.append(len(made.statements))
         made.statements.append((sql["claim_hinted"], {"runs": batch.hinted, **session}))
-    if batch.look_for_granted and batch.room > 0:
+    left = batch.room - len(batch.hinted)
+    if batch.look_for_granted and left > 0:
         made.claiming.append(len(made.statements))
-        made.statements.append((sql["claim_any"], {"room": batch.room, **session}))
+        made.statements.append((sql["claim_any"], {"room": left, **session}))
     if batch.entries:
         made.statements.append((sql["append"], _entries(batch)))
     if batch.mail:
-        made.statements.append((sql["consume_mail"], {"mail": batch.mail, **session}))
+        mail = {"mail": batch.mail, **session}
+        made.statements += [(sql["lock_mailboxes"], mail), (sql["consume_mail"], mail)]
     if batch.recovered:
         made.statements.append((sql["forgive_crashes"], {"runs": batch.recovered, **session}))
     if batch.ends or batch.rests:

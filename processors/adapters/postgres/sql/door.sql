@@ -29,7 +29,7 @@ select %(topic)s, u.partition_key, u.value
   from unnest(%(key_hash)s::bytea[], %(event_id)s::text[], %(partition_key)s::text[], %(value)s::bytea[])
        with ordinality as u (key_hash, event_id, partition_key, value, place)
   join automation.idempotency_keys k on k.key_hash = u.key_hash and k.event_id = u.event_id
- where u.value is not null
+ where u.value is not null and k.key_hash = any(%(key_hash)s::bytea[])
  order by u.place;
 
 -- name: note_events
@@ -38,6 +38,7 @@ insert into automation.inbox (consumer, event_id)
 select 'ingest', u.event_id
   from unnest(%(key_hash)s::bytea[], %(event_id)s::text[]) as u (key_hash, event_id)
   join automation.idempotency_keys k on k.key_hash = u.key_hash and k.event_id = u.event_id
+ where k.key_hash = any(%(key_hash)s::bytea[])
  order by u.event_id
     on conflict do nothing;
 

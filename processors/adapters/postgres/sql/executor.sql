@@ -1,4 +1,6 @@
 -- The executor's batch. One pipeline from BEGIN to Sync; the first statement proves the session.
+-- Plans are kept from when tables were small, and limits and arrays are guessed as shares of a table. So hot rows are
+-- found by `= any(array)` on their key or by a lateral subquery that cannot be pulled up, never by a join alone.
 
 -- name: open_session
 -- A new session of this process.
@@ -21,26 +23,24 @@ select automation.hold_session(%(session)s, %(epoch)s, make_interval(secs => %(l
 -- name: claim_hinted
 -- Takes granted runs that a command named. Exactly one claim of a grant wins.
 with mine as (
-    select r.run_id, r.owner_lost
+    select r.run_id
       from automation.live_runs r
      where r.run_id = any(%(runs)s::text[]) and r.state = 'granted'
      order by r.run_id
        for no key update skip locked
 )
 update automation.live_runs r
-   set state = 'running', session_id = %(session)s, started_at = coalesce(r.started_at, clock_timestamp()),
-       owner_lost = false
-  from mine
- where r.run_id = mine.run_id
+   set state = 'running', session_id = %(session)s, started_at = coalesce(r.started_at, clock_timestamp())
+ where r.run_id = any(array(select run_id from mine))
 returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
           r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
           r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes, r.input,
-          mine.owner_lost, r.has_mail, clock_timestamp();
+          r.owner_lost, r.has_mail, clock_timestamp();
 
 -- name: claim_any
 -- Takes the longest granted runs, whether their command came or not.
 with mine as (
-    select r.run_id, r.owner_lost
+    select r.run_id
       from automation.live_runs r
      where r.state = 'granted'
      order by r.granted_at
@@ -48,14 +48,12 @@ with mine as (
        for no key update skip locked
 )
 update automation.live_runs r
-   set state = 'running', session_id = %(session)s, started_at = coalesce(r.started_at, clock_timestamp()),
-       owner_lost = false
-  from mine
- where r.run_id = mine.run_id
+   set state = 'running', session_id = %(session)s, started_at = coalesce(r.started_at, clock_timestamp())
+ where r.run_id = any(array(select run_id from mine))
 returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
           r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
           r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes, r.input,
-          mine.owner_lost, r.has_mail, clock_timestamp();
+          r.owner_lost, r.has_mail, clock_timestamp();
 
 -- name: append
 -- The records of a batch, in the order of their decisions.
@@ -77,13 +75,14 @@ select u.run_id, u.generation, u.seq, u.project_id, u.kind, u.step_id, u.attempt
 -- name: lock_lanes
 -- The lanes of the runs that end, sorted; the statements after this one look.
 select l.lane
-  from automation.lanes l
-  join (select distinct project_id, queue_id, lane
-          from unnest(%(projects)s::text[], %(queues)s::text[], %(lanes)s::text[])
-               as u (project_id, queue_id, lane)) w
- using (project_id, queue_id, lane)
- order by l.project_id, l.queue_id, l.lane
-   for update of l;
+  from (select distinct u.project_id, u.queue_id, u.lane collate "C" as lane
+          from unnest(%(projects)s::text[], %(queues)s::text[], %(lanes)s::text[]) as u (project_id, queue_id, lane)
+         order by 1, 2, 3) w
+ cross join lateral (
+       select lanes.lane from automation.lanes
+        where lanes.project_id = w.project_id and lanes.queue_id = w.queue_id and lanes.lane = w.lane
+          for update
+       ) l;
 
 -- name: lock_runs
 -- The head rows that this batch will change, sorted.
@@ -99,7 +98,7 @@ with ended as (
      using unnest(%(run_id)s::text[], %(state)s::text[], %(result)s::text[], %(error_code)s::text[], %(error)s::text[],
                   %(dead_letter_id)s::text[], %(reason)s::text[], %(summary)s::text[])
            as u (run_id, state, result, error_code, error, dead_letter_id, reason, summary)
-     where r.run_id = u.run_id and r.session_id = %(session)s
+     where r.run_id = u.run_id and r.run_id = any(%(run_id)s::text[]) and r.session_id = %(session)s
     returning r.*, u.state as outcome, u.result, u.error_code, u.error, u.dead_letter_id, u.reason, u.summary
 ), buried as (
     insert into automation.dead_letters (
@@ -127,38 +126,40 @@ select run_id, project_id, workflow_id, definition_id, version, outcome, fence, 
 
 -- name: pass_lanes
 -- The turn of a lane goes to its next run, or the lane is free. After end_runs, under lock_lanes.
-with freed as (
-    select l.project_id, l.queue_id, l.lane, n.run_id, n.lane_seq, u.lane_seq as ended_seq
+with ended as materialized (
+    select *
       from unnest(%(projects)s::text[], %(queues)s::text[], %(lanes)s::text[], %(lane_seqs)s::bigint[])
            as u (project_id, queue_id, lane, lane_seq)
-      join automation.lanes l
-        on l.project_id = u.project_id and l.queue_id = u.queue_id and l.lane = u.lane
-      left join lateral (
-           select r.run_id, r.lane_seq
+), next as (
+    select n.run_id
+      from ended e
+     cross join lateral (
+           select r.run_id
              from automation.live_runs r
-            where r.project_id = l.project_id and r.queue_id = l.queue_id and r.lane = l.lane
-              and r.lane_seq > u.lane_seq
+            where r.project_id = e.project_id and r.queue_id = e.queue_id and r.lane = e.lane
+              and r.lane_seq > e.lane_seq
             order by r.lane_seq
             limit 1
-           ) n on true
+           ) n
 ), moved as (
     update automation.lanes l
-       set head_seq = f.ended_seq
-      from freed f
-     where l.project_id = f.project_id and l.queue_id = f.queue_id and l.lane = f.lane
+       set head_seq = e.lane_seq
+      from ended e
+     where l.project_id = e.project_id and l.queue_id = e.queue_id and l.lane = e.lane
+       and l.project_id = any(%(projects)s::text[]) and l.queue_id = any(%(queues)s::text[])
+       and l.lane = any(%(lanes)s::text[])
 )
 update automation.live_runs r
    set ready = true
-  from freed f
- where r.run_id = f.run_id;
+ where r.run_id = any(array(select run_id from next));
 
 -- name: park_runs
 -- Nothing in flight until a timer: the slot goes back, the lane stays. Mail that came meanwhile wakes at once.
 update automation.live_runs r
-   set state = u.state, session_id = null, crashes = 0,
+   set state = u.state, session_id = null, crashes = 0, owner_lost = false,
        visible_at = case when r.has_mail then clock_timestamp() else u.visible_at end
   from unnest(%(run_id)s::text[], %(state)s::text[], %(visible_at)s::timestamptz[]) as u (run_id, state, visible_at)
- where r.run_id = u.run_id and r.session_id = %(session)s;
+ where r.run_id = u.run_id and r.run_id = any(%(run_id)s::text[]) and r.session_id = %(session)s;
 
 -- name: hand_on
 -- The slots of ended and parked runs go to the next ready runs, already running in this session.
@@ -167,10 +168,10 @@ with freed as (
       from unnest(%(projects)s::text[], %(queues)s::text[]) as u (project_id, queue_id)
      group by project_id, queue_id
 ), mine as (
-    select r.run_id, r.project_id, r.queue_id, r.owner_lost
+    select r.run_id, r.project_id, r.queue_id
       from freed f
      cross join lateral (
-           select l.run_id, l.project_id, l.queue_id, l.owner_lost
+           select l.run_id, l.project_id, l.queue_id
              from automation.live_runs l
             where l.project_id = f.project_id and l.queue_id = f.queue_id and l.state = 'pending' and l.ready
             order by l.grant_class, l.prio, l.vt, l.run_id
@@ -186,13 +187,12 @@ with freed as (
 )
 update automation.live_runs r
    set state = 'running', fence = r.fence + 1, granted_at = clock_timestamp(), session_id = %(session)s,
-       started_at = coalesce(r.started_at, clock_timestamp()), owner_lost = false
-  from mine
- where r.run_id = mine.run_id
+       started_at = coalesce(r.started_at, clock_timestamp())
+ where r.run_id = any(array(select run_id from mine))
 returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
           r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
           r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes, r.input,
-          mine.owner_lost, r.has_mail, clock_timestamp();
+          r.owner_lost, r.has_mail, clock_timestamp();
 
 -- name: announce
 -- What the batch tells the world, in the same transaction.
@@ -207,7 +207,7 @@ select u.topic, u.partition_key, u.value
 update automation.live_runs r
    set state = 'granted', session_id = null, fence = r.fence + 1, granted_at = clock_timestamp(), owner_lost = u.in_flight
   from unnest(%(run_id)s::text[], %(in_flight)s::boolean[]) as u (run_id, in_flight)
- where r.run_id = u.run_id and r.session_id = %(session)s;
+ where r.run_id = u.run_id and r.run_id = any(%(run_id)s::text[]) and r.session_id = %(session)s;
 
 -- name: forgive_crashes
 -- An attempt was committed after an owner had been lost: the run is not what killed it.
@@ -237,21 +237,29 @@ select m.mail_id, m.run_id, m.kind, m.body, m.actor
  where r.session_id = %(session)s and r.has_mail
  order by m.mail_id;
 
+-- name: lock_mailboxes
+-- The head rows of the mail that this batch acts on: whoever sends more waits, or is seen by the next statement.
+select run_id from automation.live_runs
+ where run_id = any(array(select run_id from automation.run_mail where mail_id = any(%(mail)s::bigint[])))
+   and session_id = %(session)s
+ order by run_id
+   for no key update;
+
 -- name: consume_mail
--- The mail that this batch acts on. What came later keeps the flag up.
+-- The mail that this batch acts on. What came later keeps the flag up. Under lock_mailboxes.
 with gone as (
     delete from automation.run_mail where mail_id = any(%(mail)s::bigint[]) returning run_id
 )
 update automation.live_runs r
    set has_mail = exists (select 1 from automation.run_mail m
                            where m.run_id = r.run_id and not m.mail_id = any(%(mail)s::bigint[]))
- where r.run_id in (select run_id from gone) and r.session_id = %(session)s;
+ where r.run_id = any(array(select run_id from gone)) and r.session_id = %(session)s;
 
 -- name: owned_runs
 -- Everything that a session owns: the answer to a batch whose own answer was lost with its connection.
 select r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
        r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
        r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes, r.input,
-       r.crashes > 0, r.has_mail
+       r.owner_lost, r.has_mail
   from automation.live_runs r
  where r.session_id = %(session)s;

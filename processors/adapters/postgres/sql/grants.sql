@@ -4,28 +4,38 @@
 -- name: lock_queues
 -- Takes the queues of a batch, sorted; the fold and the grants below look in later statements.
 select q.queue_id
-  from automation.queues q
-  join (select distinct project_id, queue_id
-          from unnest(%(projects)s::text[], %(queues)s::text[]) as u (project_id, queue_id)) w
- using (project_id, queue_id)
- order by q.project_id, q.queue_id
-   for update of q;
+  from (select distinct project_id, queue_id
+          from unnest(%(projects)s::text[], %(queues)s::text[]) as u (project_id, queue_id)
+         order by 1, 2) w
+ cross join lateral (
+       select queues.queue_id from automation.queues
+        where queues.project_id = w.project_id and queues.queue_id = w.queue_id
+          for update
+       ) q;
 
 -- name: fold_deltas
 -- Brings the counters of locked queues up to date with what ends and parks have appended.
-with gone as (
-    delete from automation.queue_deltas d
-     using (select distinct project_id, queue_id
+with found as (
+    select d.delta_id
+      from (select distinct project_id, queue_id
               from unnest(%(projects)s::text[], %(queues)s::text[]) as u (project_id, queue_id)) w
-     where d.project_id = w.project_id and d.queue_id = w.queue_id
-    returning d.project_id, d.queue_id, d.delta
+     cross join lateral (
+           select delta_id from automation.queue_deltas d
+            where d.project_id = w.project_id and d.queue_id = w.queue_id
+           offset 0
+           ) d
+), gone as (
+    delete from automation.queue_deltas
+     where delta_id = any(array(select delta_id from found))
+    returning project_id, queue_id, delta
 ), total as (
     select project_id, queue_id, sum(delta) as delta from gone group by project_id, queue_id
 )
 update automation.queues q
    set running = q.running + t.delta
   from total t
- where q.project_id = t.project_id and q.queue_id = t.queue_id;
+ where q.project_id = t.project_id and q.queue_id = t.queue_id
+   and q.project_id = any(%(projects)s::text[]) and q.queue_id = any(%(queues)s::text[]);
 
 -- name: create_runs
 -- Makes the runs whose event this transaction was the first to see and whose key is their own. Runs of ordered
@@ -46,6 +56,7 @@ with item as materialized (
            )
       join automation.inbox i
         on i.consumer = 'ingest' and i.event_id = u.event_id and i.xid = pg_current_xact_id()
+       and i.event_id = any(%(event_id)s::text[])
 ), place as (
     insert into automation.lanes as l (project_id, queue_id, lane, tail_seq, vt)
     select i.project_id, i.queue_id, i.lane, count(*), min(q.vt) + count(*)
@@ -88,6 +99,7 @@ with free as (
       join (select distinct project_id, queue_id
               from unnest(%(projects)s::text[], %(queues)s::text[]) as u (project_id, queue_id)) w
      using (project_id, queue_id)
+     where q.project_id = any(%(projects)s::text[]) and q.queue_id = any(%(queues)s::text[])
 ), chosen as (
     select r.run_id, r.project_id, r.queue_id, r.vt
       from free f
@@ -104,17 +116,22 @@ with free as (
        set running = q.running + c.n, vt = greatest(q.vt, c.vt)
       from (select project_id, queue_id, count(*) as n, max(vt) as vt from chosen group by 1, 2) c
      where q.project_id = c.project_id and q.queue_id = c.queue_id
+       and q.project_id = any(%(projects)s::text[]) and q.queue_id = any(%(queues)s::text[])
 )
 update automation.live_runs r
    set state = 'granted', fence = r.fence + 1, granted_at = clock_timestamp()
-  from chosen c
- where r.run_id = c.run_id
+ where r.run_id = any(array(select run_id from chosen))  -- a join would be planned for a tenth of the table
 returning r.run_id, r.fence, r.lane;
 
 -- name: recount
--- What a locked queue's counter must be: runs that hold a slot. Repairs any drift.
+-- What a locked queue's counter must be: the runs that hold a slot, granted or owned. Repairs any drift. Counts and
+-- deltas come from one snapshot: a run that ended in between would be subtracted twice.
+with gone as (
+    delete from automation.queue_deltas where project_id = %(project)s and queue_id = %(queue)s
+)
 update automation.queues q
    set running = (select count(*) from automation.live_runs r
-                   where r.project_id = q.project_id and r.queue_id = q.queue_id
-                     and r.state in ('granted', 'running', 'compensating'))
+                   where r.state = 'granted' and r.project_id = %(project)s and r.queue_id = %(queue)s)
+               + (select count(*) from automation.live_runs r
+                   where r.session_id is not null and r.project_id = %(project)s and r.queue_id = %(queue)s)
  where q.project_id = %(project)s and q.queue_id = %(queue)s;

@@ -1,14 +1,32 @@
+-- What is compared with an index is `statement_timestamp()`: a volatile clock would be asked for each row.
+
 -- name: look
 -- One statement a second: is there anything to do, and when is the next timer due (seconds from now).
-select exists (select 1 from automation.live_runs where visible_at <= clock_timestamp()),
-       exists (select 1 from automation.sessions where alive and lease_until < clock_timestamp()),
-       exists (select 1 from automation.queues q
+with recursive ready as (
+    (select r.project_id, r.queue_id from automation.live_runs r
+      where r.state = 'pending' and r.ready
+      order by r.project_id, r.queue_id limit 1)
+    union all
+    select n.project_id, n.queue_id
+      from ready w
+     cross join lateral (
+           select r.project_id, r.queue_id from automation.live_runs r
+            where r.state = 'pending' and r.ready and (r.project_id, r.queue_id) > (w.project_id, w.queue_id)
+            order by r.project_id, r.queue_id limit 1
+           ) n
+)
+select exists (select 1 from automation.live_runs where visible_at <= statement_timestamp()),
+       exists (select 1 from automation.sessions where alive and lease_until < statement_timestamp()),
+       exists (select 1
+                 from ready w
+                cross join lateral (
+                      select * from automation.queues
+                       where queues.project_id = w.project_id and queues.queue_id = w.queue_id
+                      offset 0
+                      ) q
                 where q.running + coalesce((select sum(d.delta) from automation.queue_deltas d
                                              where d.project_id = q.project_id and d.queue_id = q.queue_id), 0)
-                      < q.max_concurrency
-                  and exists (select 1 from automation.live_runs r
-                               where r.project_id = q.project_id and r.queue_id = q.queue_id
-                                 and r.state = 'pending' and r.ready)),
+                      < q.max_concurrency),
        extract(epoch from (select min(visible_at) from automation.live_runs where visible_at is not null)
                           - clock_timestamp())::double precision;
 
@@ -16,15 +34,14 @@ select exists (select 1 from automation.live_runs where visible_at <= clock_time
 -- Timers that are due: the run wants its slot back. A class of its own, before runs that never ran.
 with due as (
     select run_id from automation.live_runs
-     where visible_at <= clock_timestamp()
+     where visible_at <= statement_timestamp()
      order by visible_at
      limit %(most)s
        for no key update skip locked
 )
 update automation.live_runs r
    set state = 'pending', ready = true, grant_class = 0, visible_at = null
-  from due
- where r.run_id = due.run_id and r.session_id is null
+ where r.run_id = any(array(select run_id from due)) and r.session_id is null
 returning r.run_id;
 
 -- name: close_dead_sessions
@@ -46,28 +63,46 @@ returning s.session_id, s.owner;
 -- The runs of dead sessions keep their slot and their lane, and are granted again with the next fence.
 with orphan as (
     select r.run_id
-      from automation.live_runs r
-      join automation.sessions s on s.session_id = r.session_id
-     where r.session_id is not null and not s.alive
-     order by r.run_id
+      from automation.sessions s
+     cross join lateral (
+           select run_id from automation.live_runs
+            where live_runs.session_id = s.session_id
+              for no key update skip locked
+           ) r
+     where not s.alive
      limit %(most)s
-       for no key update of r skip locked
 )
 update automation.live_runs r
    set state = 'granted', session_id = null, fence = r.fence + 1, granted_at = clock_timestamp(), owner_lost = true,
        crashes = least(r.crashes + 1, 32000)
-  from orphan
- where r.run_id = orphan.run_id
+ where r.run_id = any(array(select run_id from orphan))
 returning r.run_id, r.fence, r.lane;
 
 -- name: hungry_queues
--- Queues that have ready runs and free slots.
+-- Queues that have ready runs and free slots. Steps from queue to queue through the index of what is ready: what it
+-- reads grows with the queues that have ready runs, not with those runs and not with all queues.
+with recursive ready as (
+    (select r.project_id, r.queue_id from automation.live_runs r
+      where r.state = 'pending' and r.ready
+      order by r.project_id, r.queue_id limit 1)
+    union all
+    select n.project_id, n.queue_id
+      from ready w
+     cross join lateral (
+           select r.project_id, r.queue_id from automation.live_runs r
+            where r.state = 'pending' and r.ready and (r.project_id, r.queue_id) > (w.project_id, w.queue_id)
+            order by r.project_id, r.queue_id limit 1
+           ) n
+)
 select q.project_id, q.queue_id
-  from automation.queues q
+  from ready w
+ cross join lateral (
+       select * from automation.queues
+        where queues.project_id = w.project_id and queues.queue_id = w.queue_id
+       offset 0
+       ) q
  where q.running + coalesce((select sum(d.delta) from automation.queue_deltas d
                               where d.project_id = q.project_id and d.queue_id = q.queue_id), 0) < q.max_concurrency
-   and exists (select 1 from automation.live_runs r
-                where r.project_id = q.project_id and r.queue_id = q.queue_id and r.state = 'pending' and r.ready)
  order by q.project_id, q.queue_id;
 
 -- name: all_queues
@@ -77,14 +112,15 @@ select project_id, queue_id from automation.queues order by project_id, queue_id
 -- name: sweep_keys
 -- Bounded upkeep: keys whose window passed a day ago.
 delete from automation.idempotency_keys
- where key_hash in (select key_hash from automation.idempotency_keys
-                     where expires_at < clock_timestamp() - interval '1 day' limit %(most)s);
+ where key_hash = any(array(select key_hash from automation.idempotency_keys
+                             where expires_at < statement_timestamp() - interval '1 day' limit %(most)s))
+   and expires_at < statement_timestamp() - interval '1 day';
 
 -- name: sweep_inbox
 -- Bounded upkeep: events seen longer ago than any topic keeps them.
 delete from automation.inbox
- where (consumer, event_id) in (select consumer, event_id from automation.inbox
-                                 where received_at < clock_timestamp() - interval '8 days' limit %(most)s);
+ where ctid = any(array(select ctid from automation.inbox
+                         where received_at < statement_timestamp() - interval '8 days' limit %(most)s));
 
 -- name: sweep_lanes
 -- Bounded upkeep: lanes that are empty. Locked rows are left alone, and each is looked at again under its lock.
@@ -112,6 +148,6 @@ select automation.ensure_partitions(%(ahead)s);
 -- name: sweep_mail
 -- Bounded upkeep: mail of runs that have ended.
 delete from automation.run_mail
- where mail_id in (select m.mail_id from automation.run_mail m
-                    where not exists (select 1 from automation.live_runs r where r.run_id = m.run_id)
-                    limit %(most)s);
+ where mail_id = any(array(select m.mail_id from automation.run_mail m
+                            where not exists (select 1 from automation.live_runs r where r.run_id = m.run_id)
+                            limit %(most)s));
