@@ -22,6 +22,8 @@ from schemas.errors import Refused
 from schemas.ids import dead_letter_id, event_millis
 
 SEQ_HEADER = "a44-seq"
+MOST_SEQ_DIGITS = 18
+LONGEST_BACKLOG_MILLIS = 20 * 86_400_000
 _log = structlog.get_logger("ingest")
 
 
@@ -42,13 +44,13 @@ class Ingest:
             by_topic.setdefault(record.topic, []).append(record)
         for topic, polled in by_topic.items():
             harvest = Harvest(topic)
-            fresh = self._fresh(polled, harvest)
+            self._note_progress(polled, harvest)
             now = self._log.now()
-            for record, envelope in zip(fresh, decode_batch([one.value for one in fresh]), strict=True):
+            for record, envelope in zip(polled, decode_batch([one.value for one in polled]), strict=True):
                 if isinstance(envelope, Refused):
                     harvest.dead.append(_dead(record, None, "undecodable", envelope))
                 else:
-                    accepted = _accepted_at(record, envelope)
+                    accepted = _accepted_at(record, envelope, now)
                     found = match(snapshot, envelope, millis=_millis(accepted or now))
                     self._take(harvest, record, envelope, accepted, found)
             _fold_repeated_runs(harvest)
@@ -56,20 +58,17 @@ class Ingest:
             self._count(harvest)
             self._hints.granted(grants)
 
-    def _fresh(self, polled: Sequence[Record], harvest: Harvest) -> list[Record]:
-        """Leaves out what the relay has published before under the same number; notes how far the poll comes."""
-        seqs, fresh = dict(self._log.seqs(harvest.topic)), []
+    def _note_progress(self, polled: Sequence[Record], harvest: Harvest) -> None:
+        """How far the poll comes. The relay's numbers only tell of gaps: what comes twice is known by its event id,
+        because anybody who may write to the topic may also write a number.
+        """
+        seqs = dict(self._log.seqs(harvest.topic))
         for record in polled:
             last, seq = seqs.get(record.partition, 0), _seq(record)
-            if seq is None or seq > last:
-                fresh.append(record)
-            else:
-                self.counts["republished"] += 1
             if seq is not None and seq > last + 1:
                 _log.error("relay_gap", partition=record.partition, expected=last + 1, seen=seq)
             seqs[record.partition] = max(last, seq or 0)
             harvest.reached[record.partition] = Reached(record.offset + 1, seqs[record.partition])
-        return fresh
 
     def _take(
         self,
@@ -115,15 +114,20 @@ def _fold_repeated_runs(harvest: Harvest) -> None:
 
 def _seq(record: Record) -> int | None:
     for name, value in record.headers:
-        if name == SEQ_HEADER and value.isdigit():
+        if name == SEQ_HEADER and value.isdigit() and len(value) <= MOST_SEQ_DIGITS:
             return int(value)
     return None
 
 
-def _accepted_at(record: Record, envelope: Envelope) -> datetime | None:
-    """What came through a door was accepted when its event id was made; a direct record is accepted now."""
+def _accepted_at(record: Record, envelope: Envelope, now: datetime) -> datetime | None:
+    """What came through a door was accepted when its event id was made; a direct record is accepted now.
+
+    A time that no backlog explains was made up by somebody who writes the relay's header: it is not believed.
+    """
     millis = event_millis(envelope.id) if _seq(record) is not None else None
-    return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
+    if millis is None or not -LONGEST_BACKLOG_MILLIS < millis - _millis(now) < LONGEST_BACKLOG_MILLIS:
+        return None
+    return datetime.fromtimestamp(millis / 1000, UTC)
 
 
 def _millis(now: datetime) -> int:
