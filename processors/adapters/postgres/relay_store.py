@@ -148,7 +148,7 @@ def _hold(row: TupleRow | None) -> Hold | None:
 
 
 async def rewind_relay(dsn: str) -> None:
-    """Publish the whole outbox again. For a broker that has lost everything, before a relay starts."""
+    """Publish the outbox of the last days again. For a broker that has lost everything, before a relay starts."""
     conn = await connect(dsn, "rewind")
     async with conn:
         await conn.execute(statements("relay")["rewind"])

@@ -48,6 +48,15 @@ class Outbox:
                 (self.topic, key, None if headers is None else json.dumps(headers), value.encode()),
             )
 
+    async def put_nine_days_ago(self, value: str) -> None:
+        await self.conn.execute(
+            "select automation.attach_partition('outbox', 'old', (current_date - 20)::text, (current_date - 8)::text)"
+        )
+        await self.conn.execute(
+            "insert into automation.outbox (day, topic, partition_key, value) values (current_date - 9, %s, 'k', %s)",
+            (self.topic, value.encode()),
+        )
+
     async def wake(self) -> None:
         await self.conn.execute("notify a44_outbox")
 

@@ -9,7 +9,7 @@ import pytest
 from psycopg import sql
 
 from processors.adapters.kafka.partitioner import partition_of
-from processors.adapters.postgres.relay_store import open_relay_store
+from processors.adapters.postgres.relay_store import open_relay_store, rewind_relay
 from processors.adapters.postgres.statements import statements
 from processors.ports.streams import Delivery, Outgoing, Producer
 from schemas.errors import Refused, Unavailable
@@ -192,6 +192,42 @@ async def test_a_missing_topic_is_made_from_its_spec(stage: Stage):
         await outbox.put("a")
         await outbox.wake()
         assert in_order(await stage.until_published("a")) == ["a"]
+
+
+async def test_a_rewind_repeats_nothing_that_ingest_may_have_forgotten(stage: Stage):
+    async with stage.writer() as outbox:
+        await outbox.put_nine_days_ago("forgotten")
+        await outbox.put("remembered")
+        async with stage.relay():
+            await stage.until_published("forgotten", "remembered")
+        await rewind_relay(stage.dsn)
+        await outbox.put("new")
+        async with stage.relay():
+            records = await stage.until_published("new")
+    assert in_order(records) == ["forgotten", "remembered", "remembered", "new"]
+
+
+async def test_a_rewind_skips_nothing_that_was_never_sent(stage: Stage):
+    async with stage.writer() as outbox:
+        await outbox.put_nine_days_ago("old")
+        await rewind_relay(stage.dsn)
+        async with stage.relay():
+            await stage.until_published("old")
+
+
+async def test_a_rewind_after_a_long_rest_counts_from_the_last_day_of_work(stage: Stage):
+    async with stage.writer() as outbox:
+        await outbox.conn.execute(
+            "insert into automation.sessions (owner, lease_until) values ('x', clock_timestamp() - interval '9 days')"
+        )
+        await outbox.put_nine_days_ago("of the last day")
+        async with stage.relay():
+            await stage.until_published("of the last day")
+        await rewind_relay(stage.dsn)
+        await outbox.put("new")
+        async with stage.relay():
+            records = await stage.until_published("new")
+    assert in_order(records) == ["of the last day", "of the last day", "new"]
 
 
 async def test_a_role_that_cannot_see_open_transactions_is_refused(stage: Stage):

@@ -76,5 +76,22 @@ select session_user::text, w.rolname::text, pg_has_role(session_user, w.oid, 'us
   from automation.installation i join pg_roles w on w.oid = i.writer_role;
 
 -- name: rewind
--- The broker is new and empty: everything that is still in the outbox goes out again. Consumers absorb repetitions.
-update automation.relay_shards set cursor_xid = '0', cursor_id = 0;
+-- The broker is new and empty: what is still in the outbox goes out again, and consumers absorb repetitions. Only
+-- as far back as they surely remember: eight days after ingest saw an event it may be forgotten, counted while
+-- somebody works here, which the sessions tell. What was never sent stays before the cursor.
+with last as (
+    select coalesce(max(lease_until) filter (where isfinite(lease_until)), clock_timestamp()) as at
+      from automation.sessions
+), edge as (
+    select ((least(at, clock_timestamp()) - interval '7 days') at time zone 'UTC')::date as day from last
+), old as (
+    select o.xid, o.id
+      from automation.outbox o
+     where o.day < (select day from edge)
+     order by o.xid desc, o.id desc
+     limit 1
+)
+update automation.relay_shards s
+   set cursor_xid = b.xid, cursor_id = b.id
+  from (select coalesce((select xid from old), '0'::xid8) as xid, coalesce((select id from old), 0) as id) b
+ where (b.xid, b.id) < (s.cursor_xid, s.cursor_id);
