@@ -19,7 +19,7 @@ from processors.runtime.current_catalog import CurrentCatalog
 from processors.runtime.matching import match
 from schemas.envelope import Envelope, body_hash, decode_batch
 from schemas.errors import Refused
-from schemas.ids import dead_letter_id, event_millis
+from schemas.ids import MAX_MILLIS, dead_letter_id, event_millis
 
 SEQ_HEADER = "a44-seq"
 MOST_SEQ_DIGITS = 18
@@ -114,7 +114,7 @@ def _fold_repeated_runs(harvest: Harvest) -> None:
 
 def _seq(record: Record) -> int | None:
     for name, value in record.headers:
-        if name == SEQ_HEADER and value.isdigit() and len(value) <= MOST_SEQ_DIGITS:
+        if name == SEQ_HEADER and value and value.isdigit() and len(value) <= MOST_SEQ_DIGITS:
             return int(value)
     return None
 
@@ -135,9 +135,11 @@ def _millis(now: datetime) -> int:
 
 
 def _letter(record: Record, salt: str) -> str:
-    """A dead letter's id; computed from the record's content and place, so that a second reading adds none."""
+    """A dead letter's id; computed from the record's content and place, so that a second reading adds none. Its
+    time is the producer's to choose, within what an id can tell.
+    """
     seed = f"{record.topic}\0{record.partition}\0{record.offset}\0{salt}\0".encode() + (record.value or b"")
-    drawn = dead_letter_id(max(record.timestamp_ms, 0))
+    drawn = dead_letter_id(min(max(record.timestamp_ms, 0), MAX_MILLIS))
     return f"{drawn[:14]}{hashlib.sha256(seed).hexdigest()[:16].upper()}"
 
 

@@ -14,7 +14,7 @@ import msgspec
 from schemas.errors import Unavailable
 from topology.topics import TopicSpec
 
-Headers = tuple[tuple[str, bytes], ...]
+Headers = tuple[tuple[str, bytes | None], ...]  # a producer may write a header without a value
 
 
 class Record(msgspec.Struct, gc=False):

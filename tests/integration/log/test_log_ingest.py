@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest_asyncio
+from msgspec.structs import replace
 
 from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
@@ -356,3 +357,12 @@ async def test_a_time_that_a_producer_made_up_is_not_believed(stage: Stage) -> N
     assert len(rows) == 2
     assert all(abs((row["accepted_at"] - now).total_seconds()) < 60 for row in rows)
     assert {row["run_id"][:8] for row in rows} == {new_event_id(topic.millis)[4:8].join(("run_", ""))}
+
+
+async def test_times_and_headers_that_a_producer_may_write_stop_nobody(stage: Stage) -> None:
+    topic = Topic()
+    odd = [replace(topic.record(b"no event"), timestamp_ms=millis) for millis in (-1, 2**53, 2**63 - 1)]
+    bare = replace(topic.direct(data='{"lane":"c"}'), headers=((SEQ_HEADER, None),))
+    await stage.ingest([*odd, bare])
+    assert len(await stage.lab.rows("select dead_letter_id from automation.dead_letters")) == len(odd)
+    assert await stage.lab.states() == {"granted": 1}
