@@ -11,12 +11,12 @@ from processors.engine.decide import Decision
 from processors.engine.effects import (
     AfterCommit,
     Arm,
+    AtOnce,
     Block,
     CancelStep,
     CloseBody,
     Deliver,
     DropBody,
-    Effect,
     End,
     InTransaction,
     Park,
@@ -34,10 +34,10 @@ from schemas.run_events import RunEvent, encode_run_event
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An effect that waits for the commit of its decision."""
+    """An effect that waits for the commit of its decision, or for one before it that does."""
 
     run: LiveRun
-    effect: AfterCommit
+    effect: AfterCommit | AtOnce
 
 
 class EffectRunner:
@@ -70,10 +70,18 @@ class EffectRunner:
             if isinstance(effect, Park | Block | End):
                 run.resting = True
                 self._put(run, effect, batch)
-            elif isinstance(effect, CancelStep | CloseBody | DropBody):
+            elif isinstance(effect, DropBody) or (
+                isinstance(effect, CancelStep | CloseBody) and all(one.run is not run for one in waiting)
+            ):
                 self._at_once(run, effect)
-            else:
+            else:  # also a cancellation of what has not begun yet
                 waiting.append(Waiting(run, effect))
+
+    def block(self, run: LiveRun, effect: Block, batch: Batch) -> None:
+        """A run that cannot go on: at rest with this batch, its body gone."""
+        run.resting = True
+        self._at_once(run, DropBody())
+        self._put(run, effect, batch)
 
     def _put(self, run: LiveRun, effect: InTransaction, batch: Batch) -> None:
         claim = run.claim
@@ -108,7 +116,7 @@ class EffectRunner:
         )
         batch.announcements.append(Announcement(self._topic, claim.run_id, encode_run_event(event)))
 
-    def _at_once(self, run: LiveRun, effect: Effect) -> None:
+    def _at_once(self, run: LiveRun, effect: AtOnce) -> None:
         bodies, run_id, fence = self._bodies[run.kind], run.run_id, run.claim.fence
         match effect:
             case CancelStep():
@@ -118,6 +126,15 @@ class EffectRunner:
             case DropBody():
                 run.disarm()
                 bodies.drop(run_id, fence)
+            case _:
+                assert_never(effect)
+
+    def withhold(self, one: Waiting) -> None:
+        """After the commit, in an executor that stops: nothing begins any more."""
+        if isinstance(one.effect, CancelStep | CloseBody | DropBody):
+            self._at_once(one.run, one.effect)
+        elif isinstance(one.effect, RunStep):
+            one.run.withheld += 1
 
     def act(self, one: Waiting) -> None:
         """After the commit."""
@@ -127,6 +144,7 @@ class EffectRunner:
             case StartBody():
                 bodies.start(run.start(self._go_until()))
             case Deliver():
+                run.shown = effect.seq
                 go_until = None if run.state.guesses(effect.seq) else self._go_until()
                 bodies.deliver(
                     run_id, fence, effect.seq, effect.item, effect.outcome, effect.value, effect.error, effect.at,
@@ -136,6 +154,8 @@ class EffectRunner:
                 bodies.run_step(run_id, fence, effect.item, effect.attempt, effect.token, effect.key, effect.timeout)
             case Arm():
                 self._arm(run, effect)
+            case CancelStep() | CloseBody() | DropBody():
+                self._at_once(run, effect)
             case _:
                 assert_never(effect)
 

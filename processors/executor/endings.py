@@ -40,6 +40,8 @@ def end_of(run: LiveRun, end: End, now: datetime) -> RunEnd:
 def _why(state: RunState, error: ErrorInfo | None) -> tuple[str, str]:
     """The classified reason, and one sentence without user data."""
     code = error.code if error else "E_STEP_FAILED"
+    if code == "E_WORKER_CRASH_LOOP":
+        return "max_attempts_exceeded", f"the run ended its step hosts again and again: {code}"
     for name, item in state.items.items():
         outcome = item.outcome
         if outcome is None or outcome.status is not Status.FAILED or outcome.error is None:

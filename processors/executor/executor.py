@@ -2,21 +2,26 @@
 
 One loop. What happened since the last commit (answers of bodies, timers, mail, commands) is decided, its
 records go out in one fenced transaction, and only then do effects that wait for the commit happen. When the
-session is over, everything held here is forgotten: somebody else owns those runs.
+session is over, everything held here is forgotten: somebody else owns those runs. A run that meets a defect is
+blocked alone.
 """
 
 import asyncio
 import json
 import random
 import time
+import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 
 import structlog
 
 from processors.engine import commands
 from processors.engine.decide import decide
 from processors.engine.state import fold
+from processors.executor.commits import UNSTORABLE_BLOCK, commit_apart, defect_record, leave_out
 from processors.executor.effects import EffectRunner, Waiting
 from processors.executor.listener import Listener
 from processors.executor.live_run import LiveRun
@@ -33,6 +38,7 @@ SHARE_OF_LEASE = 6.0
 MAIL_POLLS = 3
 DRAIN_SECONDS = 6.0
 MOST_BATCH_BYTES = 8 * 1024 * 1024
+RECORD_BYTES = 200  # of a record without its value, about
 KindOf = Callable[[int], Awaitable[str]]
 
 
@@ -52,6 +58,7 @@ class Executor:
         self._hinted: list[str] = []
         self._wake = asyncio.Event()
         self._look, self._mail_due, self._draining = False, False, False
+        self._has_session, self._has_lapsed = False, False
         self._roll = random.SystemRandom().random
         self._effects = EffectRunner(journal.now, run_events_topic, self.post, self.go_until)
         self.listener: BodyListener = Listener(self.post)
@@ -70,6 +77,7 @@ class Executor:
     def hint(self, run_ids: Sequence[str]) -> None:
         """Commands from Kafka: these runs were granted."""
         self._hinted.extend(run_ids)
+        del self._hinted[: -self._slots]  # older ones are found by the next look
         self._wake.set()
 
     def look_for_granted(self) -> None:
@@ -92,17 +100,18 @@ class Executor:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`, then let what is in flight land for a while and give the rest back."""
-        await self._open(stop)
-        helpers = [asyncio.create_task(self._poll()), asyncio.create_task(self._watch_lease())]
         stopping = asyncio.create_task(stop.wait())
         stopping.add_done_callback(lambda _: self._wake.set())
+        tasks = [stopping, asyncio.create_task(self._poll()), asyncio.create_task(self._watch_lease())]
         try:
+            await self._open(stop)
             while not stop.is_set():
                 await self._wake.wait()
                 await self._turn(stop)
-            await self._drain()
+            if self._has_session:
+                await self._drain()
         finally:
-            for task in (*helpers, stopping):
+            for task in tasks:
                 task.cancel()
             self._forget_all()
             await self._effects.aclose()
@@ -110,22 +119,28 @@ class Executor:
 
     async def _turn(self, stop: asyncio.Event) -> None:
         self._wake.clear()
+        reason = None
         try:
             await self._flush()
         except (SessionOver, Unavailable, Broken) as exc:
-            _log.error("session_lost", reason=str(exc), runs=len(self._runs))
+            reason = str(exc)
+        if reason is not None or self._has_lapsed:
+            _log.error("session_lost", reason=reason or "not renewed in time", runs=len(self._runs))
             self.counts["sessions_lost"] += 1
             self._forget_all()
             await self._open(stop)
 
     async def _open(self, stop: asyncio.Event) -> None:
+        """A new session; the runs of the one before go to whoever claims them."""
+        self._has_session = self._has_lapsed = False
         while not stop.is_set():
             try:
                 await self._journal.open()
             except AutomationError as exc:
                 _log.warning("no_session", reason=str(exc))
-                await asyncio.wait([asyncio.ensure_future(stop.wait())], timeout=self._poll_seconds / 4)
+                await asyncio.sleep(self._poll_seconds / 4)
             else:
+                self._has_session = True
                 self.look_for_granted()
                 return
 
@@ -145,7 +160,9 @@ class Executor:
             await asyncio.sleep(max(self.go_until() - time.monotonic(), 0.1))
             if time.monotonic() >= self.go_until() and self._runs:
                 _log.error("lease_not_renewed", runs=len(self._runs))
+                self._has_lapsed = True  # what this session owns is forgotten here: it may not go on owning it
                 self._forget_all()
+                self._wake.set()
 
     def _forget_all(self) -> None:
         """Nothing of this session will be committed any more; bodies are dropped without a word."""
@@ -155,15 +172,16 @@ class Executor:
         self._hinted.clear()
 
     async def _drain(self) -> None:
-        """Let attempts in flight land and commit them, then give every run back."""
+        """Let attempts in flight land and commit them, begin nothing, then give every run back."""
         self._draining = True
         until = time.monotonic() + DRAIN_SECONDS
         try:
-            while time.monotonic() < until and any(run.state.in_flight for run in self._runs.values()):
-                await asyncio.wait([asyncio.ensure_future(self._wake.wait())], timeout=0.2)
+            while (left := until - time.monotonic()) > 0 and any(run.is_unsure for run in self._runs.values()):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), left)
                 self._wake.clear()
                 await self._flush()
-            await self._journal.release([Release(run.run_id, run.state.in_flight > 0) for run in self._runs.values()])
+            await self._journal.release([Release(run.run_id, run.is_unsure) for run in self._runs.values()])
         except (SessionOver, AutomationError) as exc:
             _log.warning("not_given_back", reason=str(exc), runs=len(self._runs))
 
@@ -178,14 +196,41 @@ class Executor:
         if not _is_worth_a_commit(batch) and time.monotonic() < self._journal.renew_at:
             self._act(waiting)
             return
-        claims = await self._journal.commit(batch)
+        claims = await self._commit(batch)
         self.counts["commits"] += 1
+        for entry in batch.entries:
+            if entry.run_id in self._runs:
+                self._runs[entry.run_id].committed = entry.record.seq
         for run_id in [end.run_id for end in batch.ends] + [rest.run_id for rest in batch.rests]:
             self._forget(run_id)
         self._act(waiting)
         await self._take(claims)
         if batch.look_for_granted and len(claims) >= batch.room > 0:
             self.look_for_granted()
+
+    async def _commit(self, batch: Batch) -> Sequence[Claim]:
+        """All of it; where the log refuses it, all of it but the runs at fault, which are blocked instead."""
+        try:
+            return await self._journal.commit(batch)
+        except Broken as exc:
+            _log.error("batch_refused", reason=str(exc))
+        claims, refused = await commit_apart(self._journal, batch)
+        for run_id, fault in refused.items():
+            _log.error("run_refused", run_id=run_id, reason=str(fault))
+            leave_out(batch, run_id)
+            run, blocking = self._runs.get(run_id), Batch()
+            if run is not None:
+                self._block(run, blocking)
+                claims += await self._journal.commit(blocking)
+                self._forget(run_id)
+        return claims
+
+    def _block(self, run: LiveRun, batch: Batch) -> None:
+        """A run whose records went wrong behind the last committed one."""
+        record = defect_record(run, self._journal.now())
+        batch.entries.append(Entry(run.run_id, run.claim.generation, run.claim.project_id, record))
+        self._effects.block(run, UNSTORABLE_BLOCK, batch)
+        self.counts["defects"] += 1
 
     def _ask_for_runs(self, batch: Batch) -> None:
         """How many runs may be claimed, counting on the room that this batch's ends make."""
@@ -203,22 +248,36 @@ class Executor:
             run = self._runs.get(run_id)
             if run is None or run.claim.fence != fence or run.resting:
                 continue
-            decision = decide(run.state, command, now, self._roll())
-            for record in decision.records:
-                batch.entries.append(Entry(run_id, run.claim.generation, run.claim.project_id, record))
-                size += len(record.value or "") + 200
-            if run.claim.crashes and any(record.cost is not None for record in decision.records):
-                batch.recovered.append(run_id)
-            self._effects.sort(run, decision, batch, waiting)
+            size += self._decide(run, command, now, batch, waiting)
             if size > MOST_BATCH_BYTES:
                 self._inbox = inbox[place + 1 :] + self._inbox
                 self._wake.set()
                 return
 
+    def _decide(
+        self, run: LiveRun, command: commands.Command, now: datetime, batch: Batch, waiting: list[Waiting]
+    ) -> int:
+        """One decision into the batch; answers about how many bytes it added."""
+        try:
+            decision = decide(run.state, command, now, self._roll())
+        except Exception:  # noqa: BLE001  a defect of ours costs this run, and no other; it is logged
+            where = traceback.format_exc(limit=-4)
+            _log.error("decision_failed", run_id=run.run_id, command=type(command).__name__, where=where)
+            leave_out(batch, run.run_id)
+            self._block(run, batch)
+            return 0
+        claim = run.claim
+        batch.entries += [Entry(run.run_id, claim.generation, claim.project_id, one) for one in decision.records]
+        if claim.crashes and any(one.cost is not None for one in decision.records):
+            batch.recovered.append(run.run_id)
+        self._effects.sort(run, decision, batch, waiting)
+        return sum(len(one.value or "") + RECORD_BYTES for one in decision.records)
+
     def _act(self, waiting: list[Waiting]) -> None:
+        act = self._effects.withhold if self._draining else self._effects.act
         for one in waiting:
             if self._runs.get(one.run.run_id) is one.run and not one.run.resting:
-                self._effects.act(one)
+                act(one)
 
     def _forget(self, run_id: str) -> None:
         run = self._runs.pop(run_id, None)
@@ -244,7 +303,7 @@ class Executor:
         except Refused as exc:
             kind = "yaml"
             command = commands.Diverged(ErrorInfo(exc.code, "Refused", exc.message, retryable=False))
-        self._runs[claim.run_id] = LiveRun(claim, kind, state)
+        self._runs[claim.run_id] = LiveRun(claim, kind, state, state.seq)
         self._mail_due = self._mail_due or claim.has_mail
         self.post(claim.run_id, claim.fence, command)
 
@@ -264,10 +323,18 @@ class Executor:
 
 def _open_mail(mail: Mail) -> list[commands.Command]:
     if mail.kind == "cancel":
-        reason = json.loads(mail.body).get("reason") or "no reason given"
-        return [commands.Cancel(mail.actor, str(reason))]
+        return [commands.Cancel(mail.actor, _reason_of(mail.body))]
     _log.error("unknown_mail", run_id=mail.run_id, kind=mail.kind)
     return []
+
+
+def _reason_of(body: str) -> str:
+    try:
+        told = json.loads(body)
+    except ValueError:
+        told = None
+    reason = told.get("reason") if isinstance(told, dict) else None
+    return str(reason or "no reason given")
 
 
 def _is_worth_a_commit(batch: Batch) -> bool:

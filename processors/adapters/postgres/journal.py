@@ -21,7 +21,7 @@ from processors.adapters.postgres.clock import DatabaseClock
 from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.statements import statements
 from processors.ports.journal import Batch, Claim, Mail, Release, SessionOver
-from schemas.errors import Unavailable
+from schemas.errors import Broken, Unavailable
 from schemas.records import Record
 
 _log = structlog.get_logger("journal")
@@ -78,9 +78,11 @@ class PostgresJournal:
         while True:
             sent = time.monotonic()
             fence = {"session": self._session, "epoch": self._epoch, "lease": self._lease}
-            plan = journal_batch.plan(batch, fence)
             try:
+                plan = journal_batch.plan(batch, fence)
                 results = await commit(self._connected(), plan.statements)
+            except UnicodeEncodeError as exc:
+                raise Broken("E_INTERNAL", "a batch holds text with half of a surrogate pair") from exc
             except SessionOverError as exc:
                 raise SessionOver(str(exc)) from exc
             except Unavailable:
