@@ -35,6 +35,8 @@ _WANTED: Final = {
     "data": "any JSON value",
 }
 _TEXT_WANTED: Final = "text of 1 to 255 characters, not blank, with no control characters"
+# Finer moments are cut: Postgres would round them up, at the end of the last year into one that nothing can read.
+_TO_THE_MICROSECOND: Final = len("2026-07-19T14:02:11.884000Z")
 _FIELD = re.compile(r"\$\.([a-z_]+)`|required field `([a-z_]+)`")
 
 
@@ -178,7 +180,7 @@ def _project(told: str | None, default: str | None) -> str:
 def _in_utc(moment: str) -> str:
     try:
         told = datetime.fromisoformat(moment)
-        if moment[-1] == "Z":
+        if moment[-1] == "Z" and len(moment) <= _TO_THE_MICROSECOND:
             return moment
         return told.astimezone(UTC).isoformat().replace("+00:00", "Z")
     except (ValueError, OverflowError) as exc:

@@ -154,6 +154,13 @@ def test_avro_data_that_is_not_json_is_refused_by_name():
         checked(broken)
 
 
+def test_a_time_finer_than_a_microsecond_is_cut_and_never_rounded_into_a_year_that_cannot_be_read():
+    assert (
+        decode_envelope(told(occurred_at="9999-12-31T23:59:59.9999999Z")).occurred_at == "9999-12-31T23:59:59.999999Z"
+    )
+    assert decode_envelope(told(occurred_at="2026-07-19T14:02:11.123456789Z")).occurred_at.endswith(":11.123456Z")
+
+
 def test_times_of_other_zones_become_utc_and_utc_is_left_as_it_was():
     assert decode_envelope(told(occurred_at="2026-07-19T23:30:00.5-03:00")).occurred_at == "2026-07-20T02:30:00.500000Z"
     assert decode_envelope(told(occurred_at="2026-07-19T23:30:00.884Z")).occurred_at == "2026-07-19T23:30:00.884Z"
