@@ -29,10 +29,10 @@ dev: $(STAMP) ## the whole stack kept running; workflow files are reloaded as th
 	@$(BIN)/a44 dev examples/invoice-settle examples/tenant-onboard
 
 test: $(STAMP) ## the whole suite, on given addresses, containers or the embedded stack
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 3 --dist worksteal
 
 test-kafka: $(STAMP) compose/kafka/target/libs/.fetched ## integration and acceptance suites on Apache Kafka (needs Java 17 and Maven)
-	@A44_TEST_BROKER=apache $(BIN)/python -m pytest $(wildcard tests/integration tests/acceptance)
+	@A44_TEST_BROKER=apache $(BIN)/python -m pytest -n 3 --dist worksteal $(wildcard tests/integration tests/acceptance)
 
 compose/kafka/target/libs/.fetched: compose/kafka/pom.xml compose/kafka/fetch.sh
 	@sh compose/kafka/fetch.sh

@@ -1,6 +1,6 @@
 """Produces invoice events straight to the events topic, as any team with a Kafka client would.
 
-    python produce.py --bootstrap 127.0.0.1:9092 --project dev --events 200 --keys 20
+python produce.py --bootstrap 127.0.0.1:9092 --project dev --events 200 --keys 20
 """
 
 import argparse
@@ -14,16 +14,19 @@ def envelopes(project: str, events: int, keys: int):
     """Key by key in turn, so that each key's events are spread over the whole run."""
     for number in range(events):
         key, revision = number % keys, number // keys
-        yield f"cust_{key:03}", {
-            "id": f"evt_demo_{key:03}_{revision:03}",
-            "type": "billing.invoice.finalized",
-            "idempotency_key": f"invoice:inv_{key:03}:finalized:v{revision}",
-            "partition_key": f"cust_{key:03}",
-            "occurred_at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "attempt": 1,
-            "project_id": project,
-            "data": {"invoiceId": f"inv_{key:03}", "revision": revision, "amountCents": 249_900 + revision},
-        }
+        yield (
+            f"cust_{key:03}",
+            {
+                "id": f"evt_demo_{key:03}_{revision:03}",
+                "type": "billing.invoice.finalized",
+                "idempotency_key": f"invoice:inv_{key:03}:finalized:v{revision}",
+                "partition_key": f"cust_{key:03}",
+                "occurred_at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+                "attempt": 1,
+                "project_id": project,
+                "data": {"invoiceId": f"inv_{key:03}", "revision": revision, "amountCents": 249_900 + revision},
+            },
+        )
 
 
 def main():
