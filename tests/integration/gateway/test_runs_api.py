@@ -139,6 +139,8 @@ async def test_the_list_is_filtered_counted_and_paged(gateway: Gateway) -> None:
     assert await listed("?state=granted") == (1, [live])
     assert (await listed("?state=failed&since=150m"))[0] == 3
     assert (await listed(f"?state=failed&since={(now - timedelta(hours=1, minutes=30)).isoformat()}"))[0] == 2
+    assert (await listed("?state=failed&since=1970-01-01T00:00:00Z"))[0] == 5
+    assert (await listed("?state=failed&since=0001-01-01T00:00:00Z"))[0] == 5
     assert (await listed("?workflow=wf_other"))[0] == 0
     total, first = await listed("?state=failed&limit=2")
     assert (total, len(first)) == (5, 2)

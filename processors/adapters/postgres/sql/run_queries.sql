@@ -38,7 +38,7 @@ select count(*)
    and (%(workflow_id)s::text is null or workflow_id = %(workflow_id)s)
    and (%(since)s::timestamptz is null
         or (accepted_at >= %(since)s
-            and run_id >= 'run_' || automation.ulid_time(%(since)s::timestamptz - interval '2 days')));
+            and run_id >= 'run_' || automation.ulid_time(greatest(%(since)s::timestamptz - interval '2 days', 'epoch'))));
 
 -- name: list_runs
 -- One page, newest first: the page is cut before the steps are looked at.
@@ -51,7 +51,7 @@ with page as materialized (
        and (%(workflow_id)s::text is null or workflow_id = %(workflow_id)s)
        and (%(since)s::timestamptz is null
             or (accepted_at >= %(since)s
-                and run_id >= 'run_' || automation.ulid_time(%(since)s::timestamptz - interval '2 days')))
+                and run_id >= 'run_' || automation.ulid_time(greatest(%(since)s::timestamptz - interval '2 days', 'epoch'))))
        and (%(after)s::text is null or run_id < %(after)s)
      order by run_id desc
      limit %(limit)s)
@@ -98,7 +98,7 @@ with standing as materialized (
        and (%(workflow_id)s::text is null or p.workflow_id = %(workflow_id)s)
        and (%(since)s::timestamptz is null
             or (p.accepted_at >= %(since)s
-                and p.run_id >= 'run_' || automation.ulid_time(%(since)s::timestamptz - interval '2 days'))))
+                and p.run_id >= 'run_' || automation.ulid_time(greatest(%(since)s::timestamptz - interval '2 days', 'epoch')))))
 select (select count(*) from standing) as total, page.*
   from (values (0)) as always
   left join lateral (
