@@ -1,10 +1,12 @@
 """Whatever happens in whatever order: the log stays sound, folds into the state, and leads to one end."""
 
+from functools import partial
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schemas.records import Status
-from tests.unit.engine.tiny_body import Act, ActKind
+from tests.unit.engine.tiny_body import Act, ActKind, TinyBody
 from tests.unit.engine.tiny_world import TinyWorld
 
 KINDS: st.SearchStrategy[ActKind] = st.sampled_from(["step", "step", "step", "sleep", "skip", "loose", "race"])
@@ -40,7 +42,8 @@ SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCh
 @given(plan=plans(), picks=st.lists(st.integers(0, 99), max_size=60), self_starts=st.booleans())
 def test_any_order_of_events_leaves_a_sound_log(plan: Plan, picks: list[int], self_starts: bool) -> None:
     program, fates = plan
-    world = TinyWorld(program, fates, self_starts=self_starts)
+    make_body = partial(TinyBody, program, self_starts)
+    world = TinyWorld(make_body, fates)
     for pick in picks:
         moves = world.moves()
         if not moves:
@@ -66,14 +69,15 @@ def test_from_any_prefix_of_the_log_the_run_reaches_the_same_end(
     plan: Plan, self_starts: bool, picks: list[int]
 ) -> None:
     program, fates = plan
-    world = TinyWorld(program, fates, self_starts=self_starts)
+    make_body = partial(TinyBody, program, self_starts)
+    world = TinyWorld(make_body, fates)
     for pick in picks:
         if moves := world.moves():
             moves[pick % len(moves)]()
     world.finish()
     log = world.stage.log
     for length in range(len(log)):
-        other = TinyWorld(program, fates, self_starts=self_starts, log=log[:length])
+        other = TinyWorld(make_body, fates, log[:length])
         other.finish()
         assert other.outcome() == world.outcome(), f"resumed after {length} of {len(log)}"
 
@@ -81,7 +85,8 @@ def test_from_any_prefix_of_the_log_the_run_reaches_the_same_end(
 @SLOW
 @given(plan=plans(), cut=st.integers(0, 40))
 def test_a_cancelled_run_ends_as_cancelled_or_had_ended_before(plan: Plan, cut: int) -> None:
-    world = TinyWorld(*plan)
+    program, fates = plan
+    world = TinyWorld(partial(TinyBody, program), fates)
     for _ in range(cut):
         if moves := world.moves():
             moves[-1]()

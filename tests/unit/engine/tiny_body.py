@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from processors.engine.commands import Turn
+from processors.engine.effects import Deliver
 from processors.engine.requests import (
     BodyEnd,
+    BodyStatus,
     CancelRequest,
     Request,
     RetryPolicy,
@@ -59,7 +61,7 @@ class TinyBody:
         for one in past:
             if one.outcome is not None:
                 assert self.end is None, f"the end of the body, with the outcome of {one.name} left"
-                answer = self.deliver(one.seq, one.name, one.outcome.status, one.outcome.error)
+                answer = self._take(one.seq, one.name, one.outcome.status, one.outcome.error)
                 self._check(list(answer.requests), records, settled, carried)
         assert not self.end or all(after <= self.after for after in records.values()), "items after the end"
         requests = list(carried.values())
@@ -67,7 +69,16 @@ class TinyBody:
             requests = [self._started(request) if _name(request) not in records else request for request in requests]
         return Turn(self.after, requests, self.end)
 
-    def deliver(self, seq: int, name: str, outcome: Status, error: ErrorInfo | None) -> Turn:
+    def deliver(self, effect: Deliver, *, may_start: bool) -> Turn:
+        turn = self._take(effect.seq, effect.item, effect.outcome, effect.error)
+        requests = [self._started(one) for one in turn.requests] if may_start else turn.requests
+        return Turn(turn.after, requests, turn.end)
+
+    def close(self) -> Turn:
+        self.end = BodyEnd(BodyStatus.CANCELLED)
+        return Turn(self.after, [], self.end)
+
+    def _take(self, seq: int, name: str, outcome: Status, error: ErrorInfo | None) -> Turn:
         assert self.end is None, f"a delivery after the end: {name}"
         assert seq > self.after
         self.after = seq
@@ -85,10 +96,6 @@ class TinyBody:
             requests.append(CancelRequest(loser))
         self._places[place] += 1
         return Turn(seq, self._answer(requests + self._advance(place)), self.end)
-
-    def live(self, turn: Turn) -> Turn:
-        """The turn as the body's side sends it when it may start attempts."""
-        return Turn(turn.after, [self._started(one) for one in turn.requests], turn.end)
 
     def _answer(self, requests: list[Request]) -> list[Request]:
         if all(at == len(branch) for at, branch in zip(self._places, self.program, strict=True)):

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 from processors.engine.commands import BodyLost, Cancel, Claimed, Command, Done, Due, Failed, Turn
 from processors.engine.effects import (
@@ -21,13 +22,27 @@ from processors.engine.effects import (
     RunStep,
     StartBody,
 )
-from processors.engine.requests import BodyEnd, BodyStatus, StepRequest
-from processors.engine.state import Phase
+from processors.engine.requests import BodyEnd, StepRequest
+from processors.engine.state import Phase, RunState
 from schemas.records import ErrorInfo, Record, Status
 from tests.unit.engine.stage import BROKEN, HOPELESS, Stage
-from tests.unit.engine.tiny_body import Act, TinyBody
 
 STOPPED = ErrorInfo("E_CANCELLED", "Cancelled", "the step was cancelled", retryable=False)
+
+
+class WorldBody(Protocol):
+    """A body of one life, driven by hand. `end` is set once it has ended."""
+
+    end: BodyEnd | None
+
+    def begin(self, state: RunState, *, may_start: bool) -> Turn:
+        """The first turn, after the history was played."""
+
+    def deliver(self, effect: Deliver, *, may_start: bool) -> Turn:
+        """The answer to a delivery."""
+
+    def close(self) -> Turn:
+        """The answer to being closed."""
 
 
 class TinyWorld:
@@ -35,20 +50,18 @@ class TinyWorld:
 
     def __init__(
         self,
-        program: list[list[Act]],
+        make_body: Callable[[], WorldBody],
         fates: Mapping[str, int],
-        *,
-        self_starts: bool = False,
         log: Sequence[Record] = (),
     ) -> None:
-        self.program, self.fates, self.self_starts = program, fates, self_starts
+        self.make_body, self.fates = make_body, fates
         self.stage = Stage(log=list(log))
         self.end: End | None = None
         self._forget()
         self.apply(Claimed(owner_lost=bool(log)))
 
     def _forget(self) -> None:
-        self.body: TinyBody | None = None
+        self.body: WorldBody | None = None
         self.turns: deque[Turn] = deque()
         self.running: dict[str, tuple[int, str]] = {}
         self.armed: set[str] = set()
@@ -94,7 +107,7 @@ class TinyWorld:
 
     def _start_body(self) -> None:
         state = self.stage.state
-        self.body, self.running, self.delivered = TinyBody(self.program, self.self_starts), {}, 0
+        self.body, self.running, self.delivered = self.make_body(), {}, 0
         self.turns.clear()
         self._hear(self.body.begin(state, may_start=not state.owner_lost))
 
@@ -103,8 +116,7 @@ class TinyWorld:
         assert effect.seq > self.delivered
         self.delivered = effect.seq
         if self.body.end is None:
-            turn = self.body.deliver(effect.seq, effect.item, effect.outcome, effect.error)
-            self._hear(turn if self.stage.state.guesses(effect.seq) else self.body.live(turn))
+            self._hear(self.body.deliver(effect, may_start=not self.stage.state.guesses(effect.seq)))
 
     def _hear(self, turn: Turn) -> None:
         for request in turn.requests:
@@ -115,8 +127,7 @@ class TinyWorld:
     def _close_body(self) -> None:
         assert self.body is not None
         if self.body.end is None:
-            self.body.end = BodyEnd(BodyStatus.CANCELLED)
-            self.turns.append(Turn(self.body.after, [], self.body.end))
+            self._hear(self.body.close())
 
     # what may happen next
 
