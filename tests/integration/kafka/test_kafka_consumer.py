@@ -42,6 +42,16 @@ async def test_a_record_arrives_with_everything_it_was_sent_with(
     assert record.timestamp_ms > 1_700_000_000_000
 
 
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+async def test_records_that_a_producer_has_compressed_are_read(compression: str, place: Place, reading: Reading):
+    foreign = confluent_kafka.Producer({"bootstrap.servers": place.bootstrap, "compression.type": compression})
+    for number in range(100):
+        foreign.produce(place.topic, str(number).encode(), b"k", number % PARTITIONS)
+    assert await asyncio.to_thread(foreign.flush, 10) == 0
+    async with reading.at(place):
+        await reading.until_took(range(100))
+
+
 async def test_without_positions_the_next_life_goes_on_behind_what_was_durable(
     producer: KafkaProducer, place: Place, reading: Reading
 ):
