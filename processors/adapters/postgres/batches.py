@@ -12,6 +12,7 @@ from psycopg import AsyncConnection, AsyncCursor
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
+from processors.adapters.postgres.arrays import with_literals
 from schemas.errors import Broken, Unavailable
 
 Statement = tuple[str, Mapping[str, Any]]
@@ -30,10 +31,11 @@ async def commit(conn: AsyncConnection[TupleRow], batch: Sequence[Statement]) ->
     except for `ConnectionLostError`, which does not know.
     """
     cursors: list[AsyncCursor[TupleRow]] = []
+    sent = [(text, with_literals(params)) for text, params in batch]
     try:
         async with conn.pipeline():
             await conn.execute("begin", prepare=False)
-            cursors = [await conn.cursor(binary=True).execute(text, params) for text, params in batch]
+            cursors = [await conn.cursor(binary=True).execute(text, params) for text, params in sent]
             await conn.execute("commit", prepare=False)
         return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
     except psycopg.Error as exc:
