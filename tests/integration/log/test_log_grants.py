@@ -60,6 +60,19 @@ async def test_a_session_without_room_gives_the_slot_back(lab: Lab) -> None:
     assert await lab.value("select count(*) from automation.queue_deltas") == 0
 
 
+async def test_a_lowered_limit_is_kept_from_the_next_end_on(lab: Lab) -> None:
+    await lab.queue(limit=4)
+    await lab.make([lab.run() for _ in range(10)])
+    journal, schedule = await lab.journal(), lab.schedule()
+    claims = await lab.claim(journal)
+    await lab.rows("update automation.queues set max_concurrency = 2")
+    assert await commit_ends(journal, claims[:1]) == []
+    assert await schedule.feed() == []
+    assert await commit_ends(journal, claims[1:3]) == []
+    assert len(await schedule.feed()) == 1
+    assert await lab.taken() == await lab.holding() == 2
+
+
 async def test_a_lane_runs_one_at_a_time_and_in_order(lab: Lab) -> None:
     await lab.queue(limit=10, ordered=True)
     runs = [lab.run(lane, ordered=True) for lane in "abcabcabc"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -10,6 +11,7 @@ import pytest
 
 from processors.adapters.postgres.schedule import PostgresSchedule
 from processors.adapters.postgres.wakeups import Channel, Notifier, listen
+from processors.engine.moves import TERMINAL, RunStatus
 from processors.ports.journal import Batch
 from processors.ports.runs import Grant
 from processors.scheduler.scheduler import Scheduler
@@ -256,6 +258,19 @@ async def test_a_month_s_last_and_first_runs_go_to_their_own_partitions(lab: Lab
         places = await lab.column(f"select tableoid::regclass::text from automation.{parent} order by run_id")  # noqa: S608
         months = [(first - timedelta(days=1)).strftime("%Y%m"), first.strftime("%Y%m")]
         assert places == [f"automation.{parent}_{month}" for month in months]
+
+
+@pytest.mark.parametrize(
+    ("table", "states"),
+    [("live_runs", set(RunStatus) - TERMINAL), ("runs_ended", set(TERMINAL))],
+)
+async def test_the_tables_know_the_states_of_the_engine(lab: Lab, table: str, states: set[RunStatus]) -> None:
+    text = await lab.value(
+        "select pg_get_constraintdef(oid) from pg_constraint"
+        " where contype = 'c' and conrelid = ('automation.' || %s)::regclass",
+        table,
+    )
+    assert set(re.findall(r"'(\w+)'", text)) == {str(state) for state in states}
 
 
 # wake-ups

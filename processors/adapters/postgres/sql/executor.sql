@@ -162,7 +162,8 @@ update automation.live_runs r
  where r.run_id = u.run_id and r.run_id = any(%(run_id)s::text[]) and r.session_id = %(session)s;
 
 -- name: hand_on
--- The slots of ended and parked runs go to the next ready runs, already running in this session.
+-- The slots of ended and parked runs go to the next ready runs, already running in this session; not where the limit
+-- of the queue was lowered below what runs.
 with freed as (
     select project_id, queue_id, count(*) as slots
       from unnest(%(projects)s::text[], %(queues)s::text[]) as u (project_id, queue_id)
@@ -170,6 +171,12 @@ with freed as (
 ), mine as (
     select r.run_id, r.project_id, r.queue_id
       from freed f
+     cross join lateral (
+           select from automation.queues
+            where queues.project_id = f.project_id and queues.queue_id = f.queue_id
+              and queues.running <= queues.max_concurrency
+           offset 0
+           ) q
      cross join lateral (
            select l.run_id, l.project_id, l.queue_id
              from automation.live_runs l
