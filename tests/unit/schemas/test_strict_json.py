@@ -106,7 +106,7 @@ def test_a_float_stays_a_float():
 
 
 @pytest.mark.parametrize(
-    "value", [math.nan, math.inf, {1: "a"}, {None: 1}, (1,), b"a", {"a": object()}, [{2.5: 1}]], ids=repr
+    "value", [math.nan, math.inf, {1: "a"}, {None: 1}, (1,), b"a", {"a": {1, 2}}, [{2.5: 1}]], ids=repr
 )
 def test_a_value_that_would_change_on_the_way_is_not_written(value: object):
     with pytest.raises(Refused) as caught:
