@@ -36,8 +36,10 @@ def client(stack: LocalStack) -> Iterator[Client]:
 @pytest.fixture
 def passable(tmp_path: Path) -> Path:
     """A folder that an unprivileged account may pass and write to, as step hosts and servers do under root."""
-    for place in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        place.chmod(place.stat().st_mode | 0o011)
+    top = next(place for place in tmp_path.parents if place.name.startswith("pytest-of-"))
+    for place in (tmp_path, *tmp_path.parents):
+        if place.is_relative_to(top):
+            place.chmod(place.stat().st_mode | 0o011)
     tmp_path.chmod(0o777)
     return tmp_path
 
