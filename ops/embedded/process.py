@@ -75,9 +75,14 @@ class Kept:
         )
         assert keeper.stdin is not None  # noqa: S101  a pipe was asked for
         assert keeper.stdout is not None  # noqa: S101  same
-        # Not as an argument: the plan may hold passwords, and command lines can be read by everyone.
-        keeper.stdin.write(plan.as_json().encode() + b"\n")
-        word, _, rest = (await keeper.stdout.readline()).decode().strip().partition(" ")
+        try:
+            # Not as an argument: the plan may hold passwords, and command lines can be read by everyone.
+            keeper.stdin.write(plan.as_json().encode() + b"\n")
+            word, _, rest = (await keeper.stdout.readline()).decode().strip().partition(" ")
+        except BaseException:  # cancelled: nobody will ever hold this child
+            keeper.stdin.close()
+            await keeper.wait()
+            raise
         if word != "pid":
             await keeper.wait()
             raise Unavailable("E_EMBEDDED_STACK", f"{plan.name} cannot be started: {rest or 'no answer'}")

@@ -1,12 +1,14 @@
 """The embedded stack keeps its promises: loopback only, one folder, durable, gone with its starter."""
 
 import asyncio
+import gc
 import json
 import os
 import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -14,6 +16,7 @@ import pytest
 
 from ops.embedded import EmbeddedStack
 from ops.embedded.ports import answers_kafka
+from ops.embedded.process import Kept, Plan
 from schemas.errors import Refused
 from tests.support.waiting import until
 
@@ -208,3 +211,20 @@ async def test_as_root_a_closed_folder_to_persist_in_is_refused_and_left_alone(t
             pass
     assert content(closed) == []
     assert closed.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.005, 0.01, 0.02, 0.04, 0.08])
+async def test_a_start_that_is_cancelled_leaves_no_child(temporary_place: Path, seconds: float) -> None:
+    plan = Plan("a child", ("sleep", "600"), temporary_place, temporary_place / "child.log")
+    with suppress(TimeoutError):
+        kept = await asyncio.wait_for(Kept.start(plan), seconds)
+        await kept.stop()
+    gc.collect()  # a forgotten child would warn here, and warnings are errors
+    assert not [path for path in Path("/proc").glob("[0-9]*/cwd") if _leads_to(path, temporary_place)]
+
+
+def _leads_to(path: Path, folder: Path) -> bool:
+    try:
+        return path.readlink() == folder
+    except OSError:
+        return False
