@@ -220,7 +220,12 @@ async def test_a_start_that_is_cancelled_leaves_no_child(temporary_place: Path, 
         kept = await asyncio.wait_for(Kept.start(plan), seconds)
         await kept.stop()
     gc.collect()  # a forgotten child would warn here, and warnings are errors
-    assert not [path for path in Path("/proc").glob("[0-9]*/cwd") if _leads_to(path, temporary_place)]
+    assert working_in(temporary_place) == []
+
+
+def working_in(folder: Path) -> list[Path]:
+    """Processes whose working folder this is."""
+    return [path for path in Path("/proc").glob("[0-9]*/cwd") if _leads_to(path, folder)]
 
 
 def _leads_to(path: Path, folder: Path) -> bool:
