@@ -61,6 +61,12 @@ class RelayStore(Protocol):
     async def numbers(self) -> dict[tuple[str, int], int]:
         """The last number given in each (topic, partition)."""
 
+    async def topic_ids(self) -> dict[str, set[str]]:
+        """The ids of the topics that records were read from, by topic."""
+
+    async def rewind(self) -> None:
+        """Put the cursor back behind what consumers surely remember; never forward. Take the shard anew then."""
+
     async def advance(self, epoch: int, cursor: Cursor, numbers: Numbers) -> bool:
         """Keep cursor and numbers in one commit; False when the epoch is over, nothing changed then."""
 

@@ -3,11 +3,12 @@
 Steps of a round; a crash between any two publishes the same rows with the same numbers again:
 1. hold the shard (lease with epoch); 2. look in order: upper bound, horizon, rows; 3. give each row its
 partition and the next number there; 4. publish and await all reports; 5. keep cursor and numbers.
+A topic that was made again has lost its records: the cursor goes back, and consumers absorb the repetitions.
 """
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
@@ -65,30 +66,52 @@ async def run_relay(
 
 
 class _Partitions:
-    """How many partitions each topic has, asked again now and then and after each failure."""
+    """How many partitions each topic has, and whether it still is the topic that it was; asked again now and then
+    and after each failure.
+    """
 
     def __init__(self, admin: Admin, specs: Sequence[TopicSpec]) -> None:
         self._admin = admin
         self._specs = {spec.name: spec for spec in specs}
         self._counts: dict[str, int] = {}
-        self._asked_at = 0.0
+        self._ids: dict[str, set[str]] = {}
+        self._made_again: set[str] = set()
+        self._asked_at = -_FRESH_SECONDS
+
+    def expect(self, ids: Mapping[str, set[str]]) -> None:
+        """The ids under which topics were read so far; what was seen here itself counts more."""
+        self._ids = {**ids, **self._ids}
+
+    async def made_again(self) -> set[str]:
+        """Topics that are not the ones they were, told once: the broker has lost what was in them."""
+        if self._is_stale():
+            await self._ask(set())
+        told, self._made_again = self._made_again, set()
+        return told
 
     async def ensure(self, topics: set[str]) -> dict[str, int]:
         """Counts of at least these topics. Raises Unavailable while one does not exist."""
-        if time.monotonic() - self._asked_at > _FRESH_SECONDS or not topics <= self._counts.keys():
+        if not topics <= self._counts.keys():
             await self._ask(topics)
         return self._counts
 
     def forget(self) -> None:
         self._counts = {}
 
+    def _is_stale(self) -> bool:
+        return not self._counts or time.monotonic() - self._asked_at > _FRESH_SECONDS
+
     async def _ask(self, topics: set[str]) -> None:
-        wanted = sorted(topics | self._counts.keys())
+        wanted = sorted(topics | self._counts.keys() | self._specs.keys())
         counts = await self._admin.partition_counts(wanted)
         makeable = [self._specs[name] for name in wanted if name not in counts and name in self._specs]
         if makeable:
             await self._admin.ensure_topics(makeable)
             counts = await self._admin.partition_counts(wanted)
+        for name, topic_id in (await self._admin.topic_ids(wanted)).items():
+            if topic_id not in self._ids.get(name, {topic_id}):
+                self._made_again.add(name)
+            self._ids[name] = {topic_id}
         missing = sorted(topics - counts.keys())
         if missing:
             raise Unavailable("E_UNAVAILABLE", f"the topic {missing[0]} does not exist")
@@ -114,6 +137,10 @@ class _Relay:
         upper = await self._hold()
         if self._epoch is None or upper is None:
             return POLL_SECONDS, False
+        lost = await self._partitions.made_again() & {topic for topic, _ in self._numbers}
+        if lost:
+            await self._go_back(lost)
+            return 0.0, False
         horizon = await self._store.horizon(upper)
         rows = await self._store.rows(self._cursor, horizon, BATCH)
         if rows:
@@ -130,6 +157,12 @@ class _Relay:
         """It is not known what was kept or delivered: take the shard and read everything again."""
         self._epoch = None
         self._partitions.forget()
+
+    async def _go_back(self, topics: set[str]) -> None:
+        """Everything goes out again before anything new does, so that lanes keep their order."""
+        _log.error("relay_goes_back", reason="the broker has lost these topics' records", topics=sorted(topics))
+        await self._store.rewind()
+        self._epoch = None
 
     async def release(self) -> None:
         if self._epoch is None:
@@ -157,6 +190,7 @@ class _Relay:
 
     async def _begin(self, hold: Hold) -> None:
         self._numbers = await self._store.numbers()
+        self._partitions.expect(await self._store.topic_ids())
         self._epoch, self._cursor = hold.epoch, hold.cursor
         _log.info("relay_begins", owner=self._owner, epoch=hold.epoch, cursor=tuple(hold.cursor))
 

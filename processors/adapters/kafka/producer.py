@@ -77,7 +77,11 @@ class _Life:
 
     def _serve(self) -> None:
         while not self._ending.is_set():
-            self.client.poll(_POLL_SECONDS)
+            try:
+                self.client.poll(_POLL_SECONDS)
+            except KafkaException as exc:  # a fatal error; this thread still has to bring the reports
+                _log.warning("producer_failed", reason=exc.args[0].str())
+                self.take_back()
         self.client.purge()  # whoever still waits is answered now
         self.client.flush(_FLUSH_SECONDS)
 

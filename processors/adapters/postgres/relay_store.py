@@ -57,6 +57,12 @@ class PostgresRelayStore:
     async def numbers(self) -> dict[tuple[str, int], int]:
         return {(topic, partition): seq for topic, partition, seq in await self._rows("numbers", {})}
 
+    async def topic_ids(self) -> dict[str, set[str]]:
+        return {topic: set(ids) for topic, ids in await self._rows("topic_ids", {})}
+
+    async def rewind(self) -> None:
+        await self._execute("rewind", {})
+
     async def advance(self, epoch: int, cursor: Cursor, numbers: Numbers) -> bool:
         asked = {
             "epoch": epoch,
@@ -148,7 +154,7 @@ def _hold(row: TupleRow | None) -> Hold | None:
 
 
 async def rewind_relay(dsn: str) -> None:
-    """Publish the outbox of the last days again. For a broker that has lost everything, before a relay starts."""
+    """Publish the outbox of the last days again. For a broker that begins empty, before a relay starts."""
     conn = await connect(dsn, "rewind")
     async with conn:
         await conn.execute(statements("relay")["rewind"])

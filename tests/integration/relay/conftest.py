@@ -114,6 +114,12 @@ class Stage:
         await until(there, f"{values} published", seconds)
         return found
 
+    def begin_anew(self) -> None:
+        """Look at the topic as if for the first time."""
+        self.close()
+        self._consumer = None
+        self._seen.clear()
+
     def close(self) -> None:
         if self._consumer is not None:
             self._consumer.close()

@@ -47,6 +47,10 @@ select set_config('enable_sort', 'off', false), set_config('enable_bitmapscan', 
 -- The last number given in each partition.
 select topic, partition, seq from automation.relay_partitions;
 
+-- name: topic_ids
+-- The topics that ingest has read from: one with another id than these holds nothing of what was published.
+select topic, array_agg(distinct topic_id) from automation.ingest_progress group by topic;
+
 -- name: advance
 -- Cursor, numbers and lease in one commit, if the epoch is still ours.
 with moved as (

@@ -1,0 +1,77 @@
+"""A topic that lost its records gets them again, from the outbox."""
+
+import asyncio
+
+import confluent_kafka.admin
+import pytest
+
+from tests.integration.relay.conftest import Published, Stage
+from tests.support.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def often_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("processors.relay.relay._FRESH_SECONDS", 0.3)
+
+
+def in_order(records: list[Published]) -> list[str]:
+    return [record.value for record in records]
+
+
+async def lose_topic(stage: Stage) -> None:
+    """As a broker without its data comes back; readers of the old topic are of no use any more."""
+    client = confluent_kafka.admin.AdminClient({"bootstrap.servers": stage.bootstrap})
+    await asyncio.wrap_future(client.delete_topics([stage.topic])[stage.topic])
+    stage.begin_anew()
+
+
+async def made_again(stage: Stage) -> bool:
+    """Apache Kafka deletes in the background: the old topic may still stand in the way."""
+    return await stage.admin.ensure_topics([stage.spec]) == [stage.topic]
+
+
+async def test_what_a_lost_topic_held_is_published_again(stage: Stage) -> None:
+    async with stage.relay(), stage.writer() as outbox:
+        await outbox.put("a", "b")
+        await outbox.wake()
+        await stage.until_published("a", "b")
+        await lose_topic(stage)
+        await stage.until_published("a", "b")
+        await outbox.put("c")
+        await outbox.wake()
+        records = await stage.until_published("c")
+    assert in_order(records) == ["a", "b", "c"]
+    assert [record.seq for record in records] == [3, 4, 5]
+
+
+async def test_a_loss_while_no_relay_ran_is_known_by_the_topic_that_ingest_has_read(stage: Stage) -> None:
+    async with stage.writer() as outbox:
+        await outbox.put("a")
+        async with stage.relay("first"):
+            await stage.until_published("a")
+        known = (await stage.admin.topic_ids([stage.topic]))[stage.topic]
+        await outbox.conn.execute(
+            "insert into automation.ingest_progress (topic, partition, topic_id, next_offset) values (%s, 0, %s, 1)",
+            (stage.topic, known),
+        )
+        await lose_topic(stage)
+        await until(lambda: made_again(stage), "the topic made again")
+        await outbox.put("b")
+        async with stage.relay("second"):
+            assert in_order(await stage.until_published("a", "b")) == ["a", "b"]
+
+
+async def test_the_topic_that_ingest_reads_is_no_loss(stage: Stage) -> None:
+    async with stage.writer() as outbox:
+        await outbox.put("a")
+        async with stage.relay("first"):
+            await stage.until_published("a")
+        known = (await stage.admin.topic_ids([stage.topic]))[stage.topic]
+        await outbox.conn.execute(
+            "insert into automation.ingest_progress (topic, partition, topic_id, next_offset)"
+            " values (%s, 0, %s, 1), (%s, 1, 'of an idle partition', 1)",
+            (stage.topic, known, stage.topic),
+        )
+        await outbox.put("b")
+        async with stage.relay("second"):
+            assert in_order(await stage.until_published("b")) == ["a", "b"]
