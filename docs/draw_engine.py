@@ -15,7 +15,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
 from processors.engine import commands, effects, requests  # noqa: E402  found only with the path above
-from processors.engine.decide import CLOSE_GRACE, MOST_CRASHES  # noqa: E402
+from processors.engine.decide import CLOSE_GRACE  # noqa: E402
 from processors.engine.endings import WORTH_PARKING  # noqa: E402
 from processors.engine.moves import MOVES, TERMINAL, Move, RunStatus  # noqa: E402
 from schemas.records import Kind, Record, Status  # noqa: E402
@@ -91,7 +91,7 @@ def drawn() -> str:
             "",
             "A run gives its slot back only when nothing is in flight and the next timer is more than",
             f"{WORTH_PARKING.total_seconds() * 1000:.0f} ms away. A cancelled body is dropped after",
-            f"{CLOSE_GRACE.total_seconds():.0f} s. A run that ends its step host {MOST_CRASHES} times in a row fails.",
+            f"{CLOSE_GRACE.total_seconds():.0f} s. A run that ends its step host as often as its queue's `maxAttempts` fails.",
             "",
             "## Commands",
             "",

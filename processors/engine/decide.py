@@ -19,7 +19,6 @@ from schemas.records import ErrorInfo, Kind, Record, Status
 
 CLOSE_GRACE = timedelta(seconds=10)
 CLOSE_TIMER = "~close"
-MOST_CRASHES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +165,7 @@ def _body_lost(ledger: Ledger, command: BodyLost) -> None:
         return
     lose_flying(ledger)
     state.crashes += 1
-    is_hopeless = state.crashes >= MOST_CRASHES
+    is_hopeless = state.crashes >= state.most_crashes
     if is_hopeless and state.closing is None:
         message = f"its step host ended {state.crashes} times while this run was in it: {command.reason}"
         close(ledger, ErrorInfo("E_WORKER_CRASH_LOOP", "WorkerCrashLoop", message, retryable=False))

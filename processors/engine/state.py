@@ -51,9 +51,14 @@ class Closing:
     cancelled: bool
 
 
+MOST_CRASHES = 5
+
+
 @dataclass(slots=True)
 class RunState:
-    """`told` and `heard`: seq of the last delivery to the body, and of the last one it answered (-1: none yet).
+    """`most_crashes` is the queue's `maxAttempts`.
+
+    `told` and `heard`: seq of the last delivery to the body, and of the last one it answered (-1: none yet).
 
     `owner_lost`: what was in flight up to `resumed_at`, the last record when this body came back, is not known.
     """
@@ -72,6 +77,7 @@ class RunState:
     owner_lost: bool = False
     resumed_at: int = 0
     crashes: int = 0
+    most_crashes: int = MOST_CRASHES
     in_flight: int = 0
 
     def guesses(self, seq: int) -> bool:

@@ -297,6 +297,7 @@ class Executor:
 
     async def _begin(self, claim: Claim, records: Sequence[Record]) -> None:
         state = fold(claim.run_id, claim.generation, records)
+        state.most_crashes = claim.max_attempts
         command: commands.Command = commands.Claimed(claim.owner_lost)
         try:
             kind = await self._kind_of(claim.definition_id)

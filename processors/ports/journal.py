@@ -42,6 +42,7 @@ class Claim:
     accepted_at: datetime
     started_at: datetime
     crashes: int
+    max_attempts: int
     input: str
     owner_lost: bool
     has_mail: bool

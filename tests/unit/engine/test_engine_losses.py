@@ -3,11 +3,11 @@
 import pytest
 
 from processors.engine.commands import BodyLost, Cancel, Claimed, Command, Diverged, Done, Due, Failed, Turn
-from processors.engine.decide import MOST_CRASHES, decide
+from processors.engine.decide import decide
 from processors.engine.effects import Block, Deliver, DropBody, End, RunStep, StartBody
 from processors.engine.moves import RunStatus
 from processors.engine.requests import SleepRequest
-from processors.engine.state import Phase, fold, history
+from processors.engine.state import MOST_CRASHES, Phase, fold, history
 from schemas.records import ErrorInfo, Status
 from tests.unit.engine.stage import BROKEN, HOPELESS, RUN, START, Stage, asked, raised, returned
 
@@ -280,3 +280,14 @@ def test_phases_of_a_fold_never_say_in_flight() -> None:
     run.do(Due("a"))
     assert run.item("a").phase is Phase.IN_FLIGHT
     assert fold(RUN, 1, run.log).items["a"].phase is Phase.RETRYING
+
+
+def test_the_queue_says_how_many_hosts_a_run_may_end() -> None:
+    run = Stage()
+    run.state.most_crashes = 2
+    run.begin(asked("poison"))
+    run.do(BodyLost("killed"))
+    assert run.effects == [StartBody()]
+    run.turn(0, asked("poison"))
+    run.do(BodyLost("killed"))
+    assert run.effect(End).status is RunStatus.FAILED

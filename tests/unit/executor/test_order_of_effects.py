@@ -37,7 +37,15 @@ class Heard:
 
 def claim(run_id: str = "run_1", **changes: Any) -> Claim:
     told: dict[str, Any] = dict.fromkeys(Claim.__dataclass_fields__, "x")
-    told |= {"run_id": run_id, "fence": 3, "generation": 1, "crashes": 0, "owner_lost": False, "has_mail": False}
+    told |= {
+        "run_id": run_id,
+        "fence": 3,
+        "generation": 1,
+        "crashes": 0,
+        "max_attempts": 5,
+        "owner_lost": False,
+        "has_mail": False,
+    }
     told |= {"started_at": NOW, "occurred_at": NOW, "accepted_at": NOW, "lane_seq": None, "correlation_id": None}
     return Claim(**{**told, **changes})
 

@@ -34,7 +34,10 @@ update automation.live_runs r
  where r.run_id = any(array(select run_id from mine))
 returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
           r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
-          r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes, r.input,
+          r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes,
+          (select q.max_attempts from automation.queues q
+            where q.project_id = r.project_id and q.queue_id = r.queue_id),
+          r.input,
           r.owner_lost, r.has_mail, clock_timestamp();
 
 -- name: claim_any
@@ -52,7 +55,10 @@ update automation.live_runs r
  where r.run_id = any(array(select run_id from mine))
 returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
           r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
-          r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes, r.input,
+          r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes,
+          (select q.max_attempts from automation.queues q
+            where q.project_id = r.project_id and q.queue_id = r.queue_id),
+          r.input,
           r.owner_lost, r.has_mail, clock_timestamp();
 
 -- name: append
@@ -198,7 +204,10 @@ update automation.live_runs r
  where r.run_id = any(array(select run_id from mine))
 returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
           r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
-          r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes, r.input,
+          r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes,
+          (select q.max_attempts from automation.queues q
+            where q.project_id = r.project_id and q.queue_id = r.queue_id),
+          r.input,
           r.owner_lost, r.has_mail, clock_timestamp();
 
 -- name: announce
@@ -264,9 +273,13 @@ update automation.live_runs r
 
 -- name: owned_runs
 -- Everything that a session owns: the answer to a batch whose own answer was lost with its connection.
+with limits as materialized (
+    select project_id, queue_id, max_attempts from automation.queues
+)
 select r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
        r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
-       r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes, r.input,
-       r.owner_lost, r.has_mail
+       r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes, q.max_attempts,
+       r.input, r.owner_lost, r.has_mail
   from automation.live_runs r
+  join limits q on q.project_id = r.project_id and q.queue_id = r.queue_id
  where r.session_id = %(session)s;
