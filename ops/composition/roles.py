@@ -22,7 +22,7 @@ from processors.adapters.postgres.schedule import PostgresSchedule
 from processors.adapters.postgres.tokens import PostgresTokens
 from processors.adapters.postgres.wakeups import Channel, Notifier, listen
 from processors.executor.executor import Executor
-from processors.gateway.app import build_app
+from processors.gateway.app import ENDS, build_app
 from processors.gateway.limits import Limits
 from processors.gateway.server import serve
 from processors.ingest.ingest import Ingest
@@ -51,10 +51,12 @@ async def _gateway(settings: Settings, stop: asyncio.Event, on_ready: OnReady) -
             settings.master_key_bytes(),
             Limits(dedup_window=window),
         )
+        listening = asyncio.create_task(listen(settings.postgres_dsn, {Channel.ENDED: app[ENDS].hurry}, stop))
         site = await serve(app, settings.gateway_host, settings.gateway_port)
         on_ready("gateway", {"url": site.url})
         await stop.wait()
         await site.stop()
+        await listening
         await door.aclose()
 
 
@@ -96,6 +98,12 @@ async def _scheduler(settings: Settings, stop: asyncio.Event, on_ready: OnReady)
 async def _executor(settings: Settings, stop: asyncio.Event, on_ready: OnReady) -> None:
     topics = _topics(settings)
     journal = PostgresJournal(settings.postgres_dsn, settings.owner, settings.lease_seconds)
+    notifier = Notifier(settings.postgres_dsn)
+
+    def tell() -> None:
+        notifier.wake(Channel.OUTBOX)
+        notifier.wake(Channel.ENDED)
+
     async with open_pool(settings.postgres_dsn, "executor-catalog", size=2) as pool:
         catalog = PostgresCatalog(pool)
 
@@ -107,7 +115,7 @@ async def _executor(settings: Settings, stop: asyncio.Event, on_ready: OnReady) 
                 kinds[definition_id] = (await catalog.definition(definition_id)).kind
             return kinds[definition_id]
 
-        executor = Executor(journal, kind_of, topics.run_events, settings.executor_slots, settings.lease_seconds)
+        executor = Executor(journal, kind_of, topics.run_events, settings.executor_slots, settings.lease_seconds, tell)
 
         async def take_commands(records: Sequence[Record]) -> None:
             told = decode_commands([record.value for record in records])
@@ -123,6 +131,7 @@ async def _executor(settings: Settings, stop: asyncio.Event, on_ready: OnReady) 
             ]
             await executor.run(stop)
             await asyncio.gather(*beside)
+    await notifier.aclose()
 
 
 ROLE_RUNNERS: Mapping[str, RoleRunner] = {

@@ -44,11 +44,21 @@ KindOf = Callable[[int], Awaitable[str]]
 
 class Executor:
     """`slots` bounds the runs held at once, `lease` is the journal's in seconds; `kind_of(definition id)` tells yaml
-    from code. Polls, which renew the lease, and the margin before its end are a share of it.
+    from code. Polls, which renew the lease, and the margin before its end are a share of it. `on_told` is called after
+    a commit that told the world something: a run ended or is blocked.
     """
 
-    def __init__(self, journal: Journal, kind_of: KindOf, run_events_topic: str, slots: int, lease: float) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        kind_of: KindOf,
+        run_events_topic: str,
+        slots: int,
+        lease: float,
+        on_told: Callable[[], None] = lambda: None,
+    ) -> None:
         self._journal = journal
+        self._on_told = on_told
         self._margin = min(LONGEST_MARGIN_SECONDS, lease / SHARE_OF_LEASE)
         self._poll_seconds = min(LONGEST_POLL_SECONDS, lease / SHARE_OF_LEASE)
         self._kind_of = kind_of
@@ -198,6 +208,8 @@ class Executor:
             return
         claims = await self._commit(batch)
         self.counts["commits"] += 1
+        if batch.announcements:
+            self._on_told()
         for entry in batch.entries:
             if entry.run_id in self._runs:
                 self._runs[entry.run_id].committed = entry.record.seq

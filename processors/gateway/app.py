@@ -29,6 +29,9 @@ from processors.ports.door import Door
 from processors.ports.run_queries import RunQueries
 from processors.ports.tokens import Tokens
 
+# Told by whoever hears that runs have ended, so that those who wait need not wait for the next poll.
+ENDS = web.AppKey("ends", SharedPoll[str, str])
+
 _API = "/v1/automation"
 _HOOK = "/v1/{project:(?!automation/)[^/]+}/{trigger:[^/]+}"
 
@@ -56,6 +59,7 @@ def build_app(
         news=SharedPoll(queries.news),
     )
     app = web.Application(middlewares=[answer_errors])
+    app[ENDS] = parts.ends
     app.add_routes(_routes(parts))
     app.on_shutdown.append(_stopping(parts))
     return app

@@ -1,4 +1,7 @@
-"""One poll for all who wait: whatever their number, one question every 20 ms, slower while nothing happens."""
+"""One poll for all who wait: whatever their number, one question every 20 ms, slower while nothing happens.
+
+A hint that something happened brings the next question at once; without hints the poll suffices.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,6 +28,7 @@ class SharedPoll(Generic[K, V]):
         self._fetch = fetch
         self._waiting: dict[K, set[asyncio.Future[V]]] = {}
         self._newcomer = asyncio.Event()
+        self._hurried = asyncio.Event()
         self._polling: asyncio.Task[None] | None = None
         self._closed: AutomationError | None = None
 
@@ -45,6 +49,10 @@ class SharedPoll(Generic[K, V]):
         finally:
             self._forget(key, future)
 
+    def hurry(self) -> None:
+        """Something has happened that somebody may wait for: ask now."""
+        self._hurried.set()
+
     async def close(self) -> None:
         """Everyone who waits is told that the process stops."""
         self._closed = Unavailable("E_SHUTTING_DOWN", "this process is stopping; ask again")
@@ -63,16 +71,13 @@ class SharedPoll(Generic[K, V]):
             self._polling = None
 
     async def _pause(self, pace: float) -> float:
-        """Sleep until the next question; a newcomer brings the shortest pace back."""
-        if pace > _SHORTEST:
-            try:
-                async with asyncio.timeout(pace - _SHORTEST):
-                    await self._newcomer.wait()
-            except TimeoutError:
-                pass
-        await asyncio.sleep(_SHORTEST)
-        if self._newcomer.is_set():
+        """Wait for a hint, at most until the next question is due; a newcomer brings the shortest pace back."""
+        if pace > _SHORTEST and not self._hurried.is_set():
+            await _first_of(pace - _SHORTEST, self._newcomer, self._hurried)
+        await _first_of(_SHORTEST, self._hurried)
+        if self._newcomer.is_set() or self._hurried.is_set():
             self._newcomer.clear()
+            self._hurried.clear()
             return _SHORTEST
         return min(pace * _SLOWER, _LONGEST)
 
@@ -101,3 +106,13 @@ class SharedPoll(Generic[K, V]):
             futures.discard(future)
             if not futures:
                 del self._waiting[key]
+
+
+async def _first_of(seconds: float, *events: asyncio.Event) -> None:
+    """Wait until one of the events is set, at most so long."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()

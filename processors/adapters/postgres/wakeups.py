@@ -28,6 +28,7 @@ class Channel(StrEnum):
     GRANTED = "a44_granted"
     MAIL = "a44_mail"
     PENDING = "a44_pending"
+    ENDED = "a44_ended"
 
 
 class Notifier:

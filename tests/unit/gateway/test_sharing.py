@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from processors.gateway import polling
 from processors.gateway.lookups import SharedLookup
 from processors.gateway.polling import SharedPoll
 from schemas.errors import Unavailable
@@ -114,6 +115,19 @@ async def test_while_the_database_is_away_those_who_wait_go_on_waiting() -> None
     waiting = asyncio.create_task(poll.wait("run_1", 20))
     await source.was_asked.wait()
     source.failure, source.answers = None, {"run_1": "ended"}
+    assert await waiting == "ended"
+
+
+async def test_a_hint_brings_the_next_question_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "_SHORTEST", 30.0)
+    source = Source()
+    source.open.set()
+    source.answers = {"run_1": "ended"}
+    poll = SharedPoll(source)
+    waiting = asyncio.create_task(poll.wait("run_1", 20))
+    await _turns()
+    assert source.asked == []
+    poll.hurry()
     assert await waiting == "ended"
 
 

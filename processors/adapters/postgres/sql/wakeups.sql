@@ -18,6 +18,10 @@ listen a44_mail;
 -- The scheduler: something became ready, or due sooner.
 listen a44_pending;
 
+-- name: listen_ended
+-- Gateways: a run ended, and somebody may wait for it.
+listen a44_ended;
+
 -- name: alive
 -- Proves that a listening connection is not half open.
 select 1;
