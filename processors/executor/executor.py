@@ -69,7 +69,7 @@ class Executor:
         self._wake = asyncio.Event()
         self._look, self._mail_due, self._draining = False, False, False
         self._has_session, self._has_lapsed = False, False
-        self._roll = random.SystemRandom().random
+        self._roll = random.Random().random  # noqa: S311  jitter keeps no secret, and a system call a decision is dear
         self._effects = EffectRunner(journal.now, run_events_topic, self.post, self.go_until)
         self.listener: BodyListener = Listener(self.post)
         self.counts: Counter[str] = Counter()
