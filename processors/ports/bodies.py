@@ -32,7 +32,9 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class BodyStart:
-    """Everything a body needs to begin or to come back. `alone` asks for a host of its own (quarantine)."""
+    """Everything a body needs to begin or to come back. `losses`: how many times in a row its owner or its host went
+    with it; after the first it is kept apart, after a second one alone (quarantine).
+    """
 
     run_id: str
     fence: int
@@ -52,7 +54,7 @@ class BodyStart:
     occurred_at: datetime
     history: Sequence[Past]
     go_until: float | None
-    alone: bool = False
+    losses: int = 0
 
 
 class BodyListener(Protocol):

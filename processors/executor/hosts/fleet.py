@@ -1,4 +1,8 @@
-"""The hosts there are: one for each key, hosts for runs alone, and a warm spare; begun, replaced and stopped.
+"""The hosts there are: one for each key, hosts for suspects, and a warm spare; begun, replaced and stopped.
+
+A host that dies makes suspects of all that were in it, and a lost executor of all that it had. They are spread over
+a few hosts apart from everybody else; whoever is in another one that dies is from then on alone in its host. So the
+one that kills is found, and its neighbours do not wait for each other.
 
 A key whose host dies before it has imported a program waits longer for each next one.
 """
@@ -13,7 +17,7 @@ import structlog
 
 from processors.executor.hosts.hearing import Hearing
 from processors.executor.hosts.held import HeldRun, Launch
-from processors.executor.hosts.host import Host, Stage
+from processors.executor.hosts.host import Host, Room, Stage
 from processors.executor.hosts.leftovers import Leftovers
 from processors.executor.hosts.program import HostKey, Program
 from processors.executor.hosts.settings import HostSettings
@@ -61,22 +65,31 @@ class Fleet:
         if self._spare is None and self._settings.spare and not self._closed:
             self._spare = self._new_host(_SPARE)
 
-    def place(self, run: HeldRun, program: Program, *, alone: bool) -> None:
-        """Into the host of the program's key, or a new one. Of hosts for one run there are only so many at once."""
-        if alone:
+    def place(self, run: HeldRun, program: Program, losses: int) -> None:
+        """Into the host of the program's key, or a new one. Of hosts for suspects there are only so many at once."""
+        if losses > 1:
             self._alone.append((run, program))
             self._place_alone()
-            return
-        host = self._keys.get(program.key)
-        if host is None:
-            host = self._keys[program.key] = self._host_for(program, alone=False)
-        host.take(run, program)
+        elif losses == 1:
+            self._apart_host(program).take(run, program)
+        else:
+            host = self._keys.get(program.key)
+            if host is None:
+                host = self._keys[program.key] = self._host_for(program, Room.SHARED)
+            host.take(run, program)
+
+    def _apart_host(self, program: Program) -> Host:
+        """A new one while there are few, then the one with the fewest runs."""
+        apart = [host for host, key in self._hosts.items() if key == program.key and host.takes_suspects]
+        if len(apart) < self._settings.apart_hosts:
+            return self._host_for(program, Room.APART)
+        return min(apart, key=lambda host: len(host.runs))
 
     def _place_alone(self) -> None:
-        while self._alone and sum(host.alone for host in self._hosts) < self._settings.alone_hosts:
+        while self._alone and sum(host.room is Room.ALONE for host in self._hosts) < self._settings.alone_hosts:
             run, program = self._alone.popleft()
             if not run.over:
-                self._host_for(program, alone=True).take(run, program)
+                self._host_for(program, Room.ALONE).take(run, program)
 
     async def aclose(self) -> None:
         self._closed = True
@@ -97,7 +110,7 @@ class Fleet:
         self._unroute(host)
 
     def host_empty(self, host: Host) -> None:
-        if host.alone or host.stage is Stage.WITHDRAWN:
+        if host.room is not Room.SHARED or host.stage is Stage.WITHDRAWN:
             self._stop(host)
 
     def host_gone(self, host: Host) -> None:
@@ -108,27 +121,27 @@ class Fleet:
         if host is self._spare:
             self._spare = None
             self.warm()
-        if host.alone and not self._closed:
+        if host.room is Room.ALONE and not self._closed:
             self._place_alone()
 
     # -- making and stopping ------------------------------------------------------------------------
 
-    def _host_for(self, program: Program, *, alone: bool) -> Host:
+    def _host_for(self, program: Program, room: Room) -> Host:
         spare = self._spare
         if spare is not None and spare.stage in {Stage.STARTING, Stage.SERVING} and not self._deaths.get(program.key):
             self._spare = None
             self._deaths.pop(_SPARE, None)
             self._hosts[spare] = program.key
-            spare.alone = alone
+            spare.room = room
             host = spare
         else:
-            host = self._new_host(program.key, alone=alone)
+            host = self._new_host(program.key, room)
         host.assign(program)
         self.warm()
         return host
 
-    def _new_host(self, key: HostKey, *, alone: bool = False) -> Host:
-        host = Host(self, self._settings, self._hearing.hear, alone=alone)
+    def _new_host(self, key: HostKey, room: Room = Room.SHARED) -> Host:
+        host = Host(self, self._settings, self._hearing.hear, room)
         self._hosts[host] = key
         self._run(self._begin(host, self._delay(key)))
         if self._timer is None:

@@ -37,6 +37,14 @@ class Stage(Enum):
     GONE = auto()
 
 
+class Room(Enum):
+    """Who may come in: everybody of the program's key, suspects only, or one run."""
+
+    SHARED = auto()
+    APART = auto()
+    ALONE = auto()
+
+
 class HostOwner(Protocol):
     """The fleet, as its hosts see it."""
 
@@ -69,10 +77,9 @@ class Host:
         owner: HostOwner,
         settings: HostSettings,
         hear: "Callable[[Host, Incoming], None]",
-        *,
-        alone: bool = False,
+        room: Room,
     ) -> None:
-        self.alone = alone
+        self.room = room
         self.stage = Stage.STARTING
         self.runs: dict[str, HeldRun] = {}
         self.loads: dict[tuple[str, str], Load] = {}
@@ -93,6 +100,10 @@ class Host:
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
+
+    @property
+    def takes_suspects(self) -> bool:
+        return self.room is Room.APART and self.stage in {Stage.STARTING, Stage.SERVING}
 
     @property
     def begun(self) -> bool:

@@ -21,6 +21,7 @@ class HostSettings:
     redact_exempt: tuple[str, ...] = ()
     spare: bool = True
     alone_hosts: int = 8
+    apart_hosts: int = 8
     result_bytes: int = 16 * 1024 * 1024
     items: int = 10_000
 

@@ -55,7 +55,7 @@ class StepHosts:
         definition = (run.project_id, run.definition_id)
         program = self._programs.get(definition)
         if program is not None:
-            self._fleet.place(held, program, alone=run.alone)
+            self._fleet.place(held, program, run.losses)
             return
         self._waiting.setdefault(definition, []).append(held)
         if definition not in self._fetching:
@@ -175,7 +175,7 @@ class StepHosts:
                 settle(run)
 
     def _place(self, run: HeldRun, program: Program) -> None:
-        self._fleet.place(run, program, alone=run.start is not None and run.start.alone)
+        self._fleet.place(run, program, 0 if run.start is None else run.start.losses)
 
     def _lost(self, runs: Sequence[HeldRun], reason: str) -> None:
         for run in runs:

@@ -37,7 +37,7 @@ async def test_another_executor_goes_on_at_the_first_unfinished_step(works: Work
     assert second.bodies.begun[run.run_id, "reserve"] == 0
     (start,) = second.bodies.starts
     assert start.go_until is None
-    assert start.alone
+    assert start.losses == 1
 
 
 async def test_an_executor_whose_session_was_closed_forgets_its_runs(works: Works) -> None:

@@ -48,10 +48,10 @@ class Scripted:
     # -- the test's side ----------------------------------------------------------------------------
 
     def start(self, run_id: str, definition: int, *, given: str = "{}", fence: int = 1, auto: bool = True,
-              history: Sequence[Past] = (), alone: bool = False, go: bool = True) -> Story:  # fmt: skip
+              history: Sequence[Past] = (), losses: int = 0, go: bool = True) -> Story:  # fmt: skip
         start = BodyStart(
             run_id, fence, PROJECT, "wf_t", definition, "1", "code", 1, given, BEGAN, f"key-{run_id}", "p", "l", "evt",
-            "t", BEGAN, history, self.go_until() if go else None, alone,
+            "t", BEGAN, history, self.go_until() if go else None, losses,
         )  # fmt: skip
         story = self.stories[run_id] = Story(start, auto, max((past.seq for past in history), default=0))
         self.hosts.start(start)

@@ -7,6 +7,7 @@ import shutil
 import stat
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import PIPE
@@ -59,8 +60,8 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-async def tell(scripted: Scripted, shelf: Shelf, run_id: str = "run_1", **more: bool) -> dict[str, object]:
-    story = scripted.start(run_id, shelf.put(ASKS), **more)  # type: ignore[arg-type]  # flags only
+async def tell(scripted: Scripted, shelf: Shelf, run_id: str = "run_1", losses: int = 0) -> dict[str, object]:
+    story = scripted.start(run_id, shelf.put(ASKS), losses=losses)
     await scripted.until(lambda: story.end)
     return told(story)
 
@@ -188,7 +189,7 @@ async def test_a_spare_is_ready_before_it_is_needed_and_another_follows(scripted
 
 async def test_a_run_that_asks_to_be_alone_is(scripted: Scripted, shelf: Shelf) -> None:
     shared = await tell(scripted, shelf)
-    alone = await tell(scripted, shelf, "run_2", alone=True)
+    alone = await tell(scripted, shelf, "run_2", losses=2)
     assert alone["pid"] != shared["pid"]
     assert (await tell(scripted, shelf, "run_3"))["pid"] == shared["pid"]
     scripted.hosts.drop("run_2", 1)
@@ -198,7 +199,7 @@ async def test_a_run_that_asks_to_be_alone_is(scripted: Scripted, shelf: Shelf) 
 async def test_hosts_for_runs_alone_are_few_at_once(with_settings: MakeScripted, shelf: Shelf) -> None:
     scripted = with_settings(quick(alone_hosts=2, spare=False))
     definition = shelf.put(ASKS)
-    stories = [scripted.start(f"run_{n}", definition, alone=True) for n in range(5)]
+    stories = [scripted.start(f"run_{n}", definition, losses=2) for n in range(5)]
     scripted.hosts.drop("run_4", 1)
     for _ in range(2):
         done = [story for story in stories if story.end]
@@ -209,6 +210,18 @@ async def test_hosts_for_runs_alone_are_few_at_once(with_settings: MakeScripted,
                 scripted.hosts.drop(story.start.run_id, 1)
     assert not stories[4].turns
     assert len({told(story)["pid"] for story in stories[:4]}) == 4
+
+
+async def test_runs_that_lost_their_host_once_share_a_few_hosts_apart_from_the_others(
+    with_settings: MakeScripted, shelf: Shelf
+) -> None:
+    scripted = with_settings(quick(apart_hosts=2, spare=False))
+    definition = shelf.put(ASKS)
+    stories = [scripted.start(f"run_{n}", definition, losses=1 if n else 0) for n in range(7)]
+    await scripted.until(lambda: all(story.end for story in stories))
+    together = Counter(told(story)["pid"] for story in stories)
+    assert sorted(together.values()) == [1, 3, 3]
+    assert together[told(stories[0])["pid"]] == 1
 
 
 async def test_another_digest_is_another_host_and_idle_ones_are_stopped(

@@ -123,7 +123,7 @@ async def body(ctx, input):
     story = scripted.start("run_1", 1)
     await scripted.until(lambda: story.lost)
     assert story.lost == "step 'a' of run_1 blocks the event loop of its host at flow.py:6"
-    again = scripted.start("run_1", 1, fence=2, go=False, alone=True)
+    again = scripted.start("run_1", 1, fence=2, go=False, losses=2)
     await scripted.until(lambda: again.failures and again.lost)
     assert again.failures[0][2].code == "E_STEP_TIMEOUT"
 
