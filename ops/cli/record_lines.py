@@ -59,5 +59,6 @@ def _error(record: Mapping[str, Any]) -> str:
     if not code:
         return ""
     error = record.get("error")
-    message = error.get("message") if isinstance(error, Mapping) else error
-    return f"{printable(str(code))} {printable(str(message or ''))}".rstrip()
+    message, place = (error.get("message"), error.get("line")) if isinstance(error, Mapping) else (error, None)
+    where = f"({printable(str(place))})" if place and str(place) not in str(message) else ""
+    return " ".join(part for part in (printable(str(code)), printable(str(message or "")), where) if part)

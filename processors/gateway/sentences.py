@@ -26,13 +26,22 @@ class Place:
 
 
 def standing_at(run: Run, attempts: Sequence[Attempt]) -> Attempt | None:
-    """The last record of a step that did not succeed (after it): where the run stands."""
+    """The last record of a step that did not succeed (after it): where the run stands. A step that was lost and then
+    called off by the end of its run is where that run ended.
+    """
     if run.state in (RunStatus.SUCCEEDED, RunStatus.COMPENSATED):
         return None
     settled: set[str] = set()
+    called_off: set[str] = set()
+    in_ending = any(attempt.status == Status.CLOSING for attempt in attempts)
     for attempt in reversed(attempts):
+        in_ending = in_ending and attempt.status != Status.CLOSING
         if attempt.generation != run.generation or attempt.step_id.startswith("~"):
             continue
+        if attempt.status == Status.LOST and attempt.step_id in called_off:
+            return attempt
+        if in_ending and attempt.status == Status.CANCELLED:
+            called_off.add(attempt.step_id)
         if attempt.status in _SETTLED:
             settled.add(attempt.step_id)
         elif attempt.status in _STANDING and attempt.step_id not in settled:
@@ -112,7 +121,7 @@ def _ended(run: Run, at: Attempt | None) -> str:
             return f"Failed{code}; what it had done was undone."
         case RunStatus.COMPENSATION_FAILED:
             return f"Failed{code}, and undoing failed too: it has left partial effects that a person has to mend."
-    if at is None:
+    if at is None or (at.status == Status.FAILED and at.error_code != run.error_code):  # that one the workflow caught
         return f"Failed{code} outside any step; mend the workflow and start it again with a new key."
     return (
         f"{_failed(at)}, the last of its tries; the steps before it are done and their results recorded. "

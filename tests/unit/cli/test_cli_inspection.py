@@ -51,10 +51,12 @@ def test_filters_are_the_services_to_judge(a44: Command, logged_in: RestService)
 
 
 def test_show_tells_where_the_run_is(a44: Command, logged_in: RestService) -> None:
-    logged_in.state.records = [record(1, "pay", "failed", error_code="E_UPSTREAM_503", error={"message": "busy"})]
+    logged_in.state.records = [
+        record(1, "pay", "failed", error_code="E_UPSTREAM_503", error={"message": "busy", "line": "pay.py:7"})
+    ]
     outcome = a44("automation", "show", RUN)
     assert "Where it is." in outcome.out
-    assert "E_UPSTREAM_503 busy" in outcome.out
+    assert "E_UPSTREAM_503 busy (pay.py:7)" in outcome.out
 
 
 def test_show_json_keeps_numbers_as_they_were_recorded(a44: Command, logged_in: RestService) -> None:

@@ -92,6 +92,28 @@ def test_an_accepted_run_says_since_when() -> None:
     assert "3.0 s ago" in sentence(accepted, Place(NOW))
 
 
+def test_a_run_that_killed_its_hosts_says_in_which_step() -> None:
+    lost = [
+        attempt(1, "a", "succeeded"),
+        attempt(2, "b", "lost"),
+        attempt(3, "b", "lost"),
+        attempt(4, "~run", "closing"),
+    ]
+    ended = [*lost, attempt(5, "b", "cancelled"), attempt(6, "~run", "ended")]
+    worded = sentence(run(RunStatus.FAILED, error_code="E_WORKER_CRASH_LOOP", ended_at=NOW), Place(NOW, ended))
+    assert worded.startswith("The step 'b' was lost with its worker at attempt 3, the last of its tries")
+    let_go = [attempt(1, "b", "lost"), attempt(2, "b", "cancelled"), attempt(3, "~run", "ended")]
+    assert standing_at(run(RunStatus.FAILED), let_go) is None
+
+
+def test_a_step_that_the_workflow_caught_is_not_blamed_for_its_end() -> None:
+    caught = [attempt(1, "pay", "failed", code="E_CARD_DECLINED"), attempt(2, "~run", "ended")]
+    failed = run(RunStatus.FAILED, error_code="E_WORKFLOW_FAILED", ended_at=NOW)
+    assert sentence(failed, Place(NOW, caught)).startswith("Failed with E_WORKFLOW_FAILED outside any step")
+    blamed = run(RunStatus.FAILED, error_code="E_CARD_DECLINED", ended_at=NOW)
+    assert sentence(blamed, Place(NOW, caught)).startswith("The step 'pay' failed with E_CARD_DECLINED")
+
+
 def test_a_wish_to_cancel_is_told_while_the_run_lives() -> None:
     assert "cancellation" in sentence(run(RunStatus.SLEEPING, cancel_requested=True), Place(NOW))
     assert "cancellation" not in sentence(run(RunStatus.SUCCEEDED, cancel_requested=True), Place(NOW))
