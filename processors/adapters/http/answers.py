@@ -17,7 +17,7 @@ from schemas.records import ErrorInfo
 from schemas.results import RESULT_BYTES, too_large
 
 MAX_RETRY_AFTER = 86_400.0
-FIRST_REDIRECT, FIRST_ERROR = 300, 400
+FIRST_SUCCESS, FIRST_REDIRECT, FIRST_ERROR = 200, 300, 400
 
 _CHUNK = 64 * 1024
 _CHARSETS = frozenset({"utf-8", "utf-8-sig", "ascii", "iso8859-1", "iso8859-15", "cp1252", "utf-16"})
@@ -27,6 +27,9 @@ _MAX_SECONDS_DIGITS = 9
 async def read_answer(response: ClientResponse, what: str, retry_on: Collection[int]) -> str:
     """The result as JSON text, not yet checked. Raises StepFailure for a status that is no success."""
     status = response.status
+    if status < FIRST_SUCCESS:  # another protocol follows, which is nobody's to read
+        response.close()
+        raise StepFailure(_status_error(response, what, "not read", is_retryable=status in retry_on))
     if status >= FIRST_REDIRECT:
         size = await _discard(response)
         raise StepFailure(_status_error(response, what, size, is_retryable=status in retry_on))
@@ -53,7 +56,7 @@ def retry_after(value: str | None, date: str | None, now: datetime) -> float | N
 def _status_error(response: ClientResponse, what: str, size: str, *, is_retryable: bool) -> ErrorInfo:
     status = response.status
     message = f"{what} was answered with {status} ({size})"
-    if status < FIRST_ERROR:
+    if FIRST_REDIRECT <= status < FIRST_ERROR:
         message += "; redirects are not followed: put the final address into baseUrl and path"
     wait = None
     if is_retryable:

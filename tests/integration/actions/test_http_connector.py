@@ -193,6 +193,19 @@ async def test_redirects_are_failed_tries(partner: Partner, connector: HttpConne
     assert len(partner.asked) == 1
 
 
+async def test_a_switch_to_another_protocol_is_no_success(shop: Shop, connector: HttpConnector):
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+        shop.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        error = await failure(connector)
+    assert (error.code, error.retryable) == ("E_UPSTREAM_101", False)
+
+
 async def test_a_connection_that_is_refused_is_tried_again(shop: Shop, connector: HttpConnector):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
