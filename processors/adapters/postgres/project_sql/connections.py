@@ -37,6 +37,8 @@ _SETTLED = {
     "application_name": "a44-sql",
 }
 _CONNECT_SECONDS = 10
+_FORGET_SECONDS = 2.0
+_LEFT_BEHIND = ("let_go", "forget_role", "forget_settings", "forget_tables", "forget_channels", "forget_cursors")
 _IDLE_IN_TRANSACTION = "30s"
 _NEEDED = ("host", "user", "dbname")
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -142,13 +144,25 @@ class ProjectConnections:
 
     async def _give_back(self, lines: _Lines, connection: _Connection) -> None:
         is_current = lines in self._lines.values()
-        if not is_current or connection.closed or connection.info.transaction_status != pq.TransactionStatus.IDLE:
+        idle = connection.info.transaction_status == pq.TransactionStatus.IDLE
+        if not is_current or connection.closed or not idle or not await self._forgets(connection):
             await connection.close()
             return
         loop = asyncio.get_running_loop()
         lines.idle.append((connection, loop.time()))
         if self._sweep is None:
             self._sweep = loop.call_later(IDLE_SECONDS, self._close_idle)
+
+    async def _forgets(self, connection: _Connection) -> bool:
+        """Whether what a statement left in its session is gone: it must not reach the next run's statement."""
+        try:
+            async with asyncio.timeout(_FORGET_SECONDS), connection.pipeline():
+                for name in _LEFT_BEHIND:
+                    await connection.execute(self._sql[name], prepare=False)
+                await connection.commit()
+        except (psycopg.Error, TimeoutError):
+            return False
+        return True
 
     def _close_idle(self) -> None:
         loop = asyncio.get_running_loop()

@@ -7,4 +7,24 @@ select set_config('statement_timeout', %(statement_timeout)s, true),
        set_config('timezone', 'UTC', true),
        set_config('datestyle', 'ISO, YMD', true),
        set_config('intervalstyle', 'iso_8601', true),
-       set_config('bytea_output', 'hex', true)
+       set_config('bytea_output', 'hex', true);
+
+-- name: let_go
+-- Locks of a session that a statement has taken and never gave back.
+select pg_advisory_unlock_all();
+
+-- name: forget_role
+set session authorization default;
+
+-- name: forget_settings
+reset all;
+
+-- name: forget_tables
+-- Temporary tables stand before all others in every later statement's search path.
+discard temporary;
+
+-- name: forget_channels
+unlisten *;
+
+-- name: forget_cursors
+close all;
