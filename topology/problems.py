@@ -25,6 +25,8 @@ _EXPECTED: Mapping[str, str] = {
     "model_attributes_type": "a mapping",
 }
 
+_COUNTED = {"too_short": ("at least", "min_length"), "too_long": ("at most", "max_length")}
+
 Model = TypeVar("Model", bound=Spec)
 
 
@@ -113,6 +115,15 @@ def _message(model: type[Spec], error: ErrorDetails) -> str:
         near = nearest(seen, options) if isinstance(seen, str) else None
         closing = f"; did you mean `{near}`?" if near else ""
         return f"`{name}` must be {context['expected']}, not {shown(seen)}{closing}"
+    return _bound(name, error)
+
+
+def _bound(name: str, error: ErrorDetails) -> str:
+    """What is out of bounds: entries are counted, values shown."""
+    context = error.get("ctx", {})
+    if error["type"] in _COUNTED:
+        word, bound = _COUNTED[error["type"]]
+        return f"`{name}` has {word} {context[bound]} entries, not {context['actual_length']}"
     return f"`{name}`: {error['msg'][:1].lower()}{error['msg'][1:]}, not {shown(error['input'])}"
 
 

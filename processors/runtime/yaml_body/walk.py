@@ -85,7 +85,14 @@ class Walk:
             else:
                 self.ask = self._request(self.step)
         except Refused as exc:
-            self.end = BodyEnd(BodyStatus.FAILED, error=error_of(exc))
+            self.end = BodyEnd(BodyStatus.FAILED, error=error_of(self._placed(exc)))
+
+    def _placed(self, exc: Refused) -> Refused:
+        """No record of a step tells where an expression between the steps stands: its message does."""
+        if exc.code != "E_EXPRESSION":
+            return exc
+        where = "`output`" if self._at == len(self._spec.steps) else f"`if` of the step {self.step.id}"
+        return Refused(exc.code, f"{where}: {exc.message}", exc.place, exc.details)
 
     def _request(self, step: Step) -> Ask:
         condition = step.condition

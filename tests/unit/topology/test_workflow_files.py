@@ -266,6 +266,10 @@ def test_braces_inside_a_condition_are_no_template(text: str) -> None:
     assert publish(workflow(f'- {{id: a, uses: sleep, duration: 1s, if: "{text}"}}\n')).workflows
 
 
+def test_too_few_entries_are_counted() -> None:
+    assert only_error("name: w\nversion: 1\nsteps: []\n").message == "`steps` has at least 1 entries, not 0"
+
+
 def test_all_mistakes_are_listed_in_order() -> None:
     source = GUIDE.replace("15s", "soon").replace("version: 3", "version: x").replace("sql/execute", "sql/x")
     assert [(error.place.line if error.place else 0) for error in errors(source)] == [2, 11, 15]

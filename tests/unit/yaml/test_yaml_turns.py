@@ -101,6 +101,7 @@ async def test_a_condition_that_cannot_be_evaluated_ends_the_run(stage: Stage):
     assert (requests, end.status, end.error.code, end.error.retryable) == (
         [], BodyStatus.FAILED, "E_EXPRESSION", False,
     )  # fmt: skip
+    assert end.error.message.startswith("`if` of the step a: ")
 
 
 async def test_sleep_is_asked_for_and_never_started(stage: Stage):
@@ -132,6 +133,7 @@ async def test_an_output_that_cannot_be_rendered_fails_the_run(stage: Stage):
     stage.deliver(1, "wait")
     _, _, end = await stage.listener.next("turned")
     assert (end.status, end.error.code) == (BodyStatus.FAILED, "E_EXPRESSION")
+    assert end.error.message.startswith("`output`: ")
 
 
 @pytest.mark.parametrize("outcome", ["failed", "cancelled"])
