@@ -4,6 +4,7 @@ Redirects are not followed, so that a token never travels to another address.
 """
 
 import http.client
+import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -13,6 +14,11 @@ from urllib.parse import urlsplit
 from schemas.errors import Refused, Unavailable
 
 _API_SUFFIX = "/v1/automation"
+_CARRIABLE = re.compile("[^\x00-\x1f\x7f\ud800-\udfff]*")
+_CARRIED = {
+    "Authorization": ("E_CREDENTIALS", "the token"),
+    "A44-Idempotency-Key": ("E_IDEMPOTENCY_KEY_INVALID", "the idempotency key"),
+}
 _GONE = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError, http.client.CannotSendRequest)
 
 
@@ -80,7 +86,7 @@ class Exchange:
         connection.timeout = self._timeout + wait
         if connection.sock is not None:
             connection.sock.settimeout(connection.timeout)
-        connection.request(method, self._parts.path + target, body=body, headers=dict(headers))
+        connection.request(method, self._parts.path + target, body=body, headers=_encoded(headers))
         response = connection.getresponse()
         return Reply(response.status, response.read())
 
@@ -95,9 +101,10 @@ class Exchange:
         self, target: str, headers: Mapping[str, str], timeout: float
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         """Start a GET whose reply is read piece by piece; the caller closes the connection."""
+        encoded = _encoded(headers)
         connection = self.connection(timeout)
         try:
-            connection.request("GET", self._parts.path + target, headers=dict(headers))
+            connection.request("GET", self._parts.path + target, headers=encoded)
             return connection, connection.getresponse()
         except (OSError, http.client.HTTPException) as exc:
             connection.close()
@@ -105,6 +112,17 @@ class Exchange:
 
     def _unreachable(self, exc: Exception) -> Unavailable:
         return Unavailable("E_UNAVAILABLE", f"{self.url} {_reason(exc)}; is the gateway up, and is this its address?")
+
+
+def _encoded(headers: Mapping[str, str]) -> dict[str, bytes]:
+    """As UTF-8, which is what the service reads; the library would take Latin-1. Refuses what no header can carry."""
+    encoded = {}
+    for name, value in headers.items():
+        if not _CARRIABLE.fullmatch(value):
+            code, what = _CARRIED.get(name, ("E_INVALID_PARAMETER", f"the header {name}"))
+            raise Refused(code, f"{what} holds a line end, another control character or broken text; give it anew")
+        encoded[name] = value.encode()
+    return encoded
 
 
 def _reason(exc: Exception) -> str:

@@ -86,7 +86,9 @@ class Client:
         while True:
             query = {**filters, "limit": str(limit - len(found))} | ({"after": after} if after else {})
             page = self._object("GET", "/runs", query=query)
-            rows = page.get("runs") or []
+            rows = page.get("runs")
+            if not isinstance(rows, list):
+                raise _unreadable("a list of runs was expected")
             found.extend(rows)
             after = page.get("next")
             if after is None or not rows or len(found) >= limit:

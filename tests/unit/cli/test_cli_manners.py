@@ -93,6 +93,7 @@ def test_a_service_that_is_not_there_is_unavailable(a44: Command, monkeypatch: p
         (302, b"", 3),
         (200, b"<html>welcome</html>", 5),
         (200, b"[]", 5),
+        (200, b"{}", 5),
     ],
 )
 def test_an_answer_of_another_service_is_recognised(

@@ -31,6 +31,28 @@ def test_a_run_is_created_once_and_found_again(a44: Command, logged_in: RestServ
     assert start(a44, "--idempotency-key", "k").out.startswith(f"{RUN}  deduplicated (key age: ")
 
 
+def test_a_key_travels_as_utf_8(a44: Command, logged_in: RestService) -> None:
+    assert start(a44, "--idempotency-key", "ké💥").code == 0
+    told = logged_in.state.seen[-1].headers["a44-idempotency-key"]
+    assert told.encode("latin-1").decode() == "ké💥"  # http.server reads headers as Latin-1
+
+
+@pytest.mark.parametrize("key", ["k\nx: y", "k\x00", "k\udcff"])
+def test_a_key_that_no_header_can_carry_is_refused(a44: Command, logged_in: RestService, key: str) -> None:
+    outcome = start(a44, "--idempotency-key", key)
+    assert (outcome.code, outcome.err.split()[0]) == (2, "E_IDEMPOTENCY_KEY_INVALID")
+    assert not logged_in.state.seen
+
+
+def test_a_token_with_a_line_end_is_refused_and_not_shown(
+    a44: Command, logged_in: RestService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A44_TOKEN", "a44_secret\n")
+    outcome = start(a44, "--idempotency-key", "k")
+    assert (outcome.code, outcome.err.split()[0]) == (2, "E_CREDENTIALS")
+    assert "a44_secret" not in outcome.err
+
+
 @pytest.mark.parametrize("source", ["argument", "file", "stdin"])
 def test_the_input_travels_byte_for_byte(a44: Command, logged_in: RestService, tmp_path: Path, source: str) -> None:
     (tmp_path / "in.json").write_text(EXACT, "utf-8")
