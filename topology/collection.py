@@ -4,6 +4,7 @@ In a folder only files that declare something are taken: other YAML, tests and h
 """
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -128,7 +129,10 @@ def _add_modules(name: str, found: dict[str, str], base: Path) -> None:
 def _read(path: Path, name: str) -> str:
     limit = MAX_FILE if path.suffix == ".py" else MAX_YAML * 2
     try:
-        if path.stat().st_size > limit:
+        told = path.stat()
+        if not stat.S_ISREG(told.st_mode):  # a pipe would be waited for
+            raise Refused("E_SPEC_INVALID", "this is no regular file", Place(name, 1, 1))
+        if told.st_size > limit:
             raise Refused("E_SPEC_INVALID", f"the file is larger than {limit} bytes", Place(name, 1, 1))
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:

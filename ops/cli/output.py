@@ -6,10 +6,12 @@ With `--json` stdout carries JSON alone. Colours and drawn tables appear only on
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
+_BETWEEN = 3  # what a drawn table puts around a cell
 _PAINT = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "dim": "2", "bold": "1"}
 _STATE_COLOURS = {
     "succeeded": "green",
@@ -79,17 +81,21 @@ class Output:
         sys.stderr.flush()
 
     def table(self, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Columns: drawn on a terminal, else aligned text with every value whole."""
+        """Columns: drawn on a terminal that is wide enough, else aligned text with every value whole."""
         if not rows:
             return
         shown = [[printable(cell) for cell in row] for row in rows]
-        if sys.stdout.isatty():
+        widths = [max(len(row[n]) for row in (titles, *shown)) for n in range(len(titles))]
+        if sys.stdout.isatty() and sum(widths) + _BETWEEN * len(widths) <= shutil.get_terminal_size().columns:
             _draw(titles, shown)
             return
-        widths = [max(len(row[n]) for row in (titles, *shown)) for n in range(len(titles))]
         for row in (titles, *shown):
-            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            cells = (_padded(cell, width) for cell, width in zip(row, widths, strict=True))
             sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+def _padded(cell: str, width: int) -> str:
+    return paint(cell, _STATE_COLOURS.get(cell), sys.stdout) + " " * (width - len(cell))
 
 
 def _draw(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -100,10 +106,14 @@ def _draw(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for title in titles:
-        table.add_column(title, overflow="fold", no_wrap=title in ("RUN", "STATE"))
+        table.add_column(title, no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell, style=_STATE_COLOURS.get(cell, "")) for cell in row))
-    Console(file=sys.stdout, no_color=not has_colour(sys.stdout), highlight=False).print(table)
+    console = Console(file=sys.stdout, no_color=not has_colour(sys.stdout), highlight=False)
+    # Ids and codes are copied: a narrow terminal wraps whole lines by itself, and no cell is ever folded or cut.
+    needed = sum(max(len(row[n]) for row in (titles, *rows)) + 2 for n in range(len(titles))) + 2
+    console.width = max(console.width, needed)
+    console.print(table)
 
 
 def text_of(value: Any) -> str:

@@ -159,10 +159,14 @@ def test_a_terminal_gets_tables_and_colours_and_no_color_takes_the_colours(
     service: RestService, tmp_path: Path
 ) -> None:
     service.state.runs = [{"run_id": RUN, "workflow_id": "wf_x", "version": "3", "state": "failed"}]
-    env = environment(tmp_path, service)
+    env = environment(tmp_path, service) | {"COLUMNS": "120"}
     coloured = on_terminal(["automation", "runs"], env)
     assert "\x1b[31m" in coloured
     assert "───" in coloured
+    narrow = on_terminal(["automation", "runs"], env | {"COLUMNS": "60"})
+    assert "\x1b[31m" in narrow
+    assert "───" not in narrow
+    assert f"{RUN}  wf_x  " in narrow
     plain = on_terminal(["automation", "runs"], env | {"NO_COLOR": "1"})
     assert "\x1b[3" not in plain
     assert RUN in plain
@@ -184,6 +188,12 @@ def test_a_reader_that_leaves_early_is_no_error_to_look_at(service: RestService,
         process.stdout.close()
         complaint = process.stderr.read()
     assert (process.returncode, complaint) == (141, b"")
+
+
+def test_a_command_whose_output_is_closed_still_ends_well(service: RestService, tmp_path: Path) -> None:
+    line = ["sh", "-c", 'exec "$@" >&-', "sh", *A44, "automation", "runs"]
+    done = subprocess.run(line, stderr=subprocess.PIPE, env=environment(tmp_path, service), check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_ctrl_c_ends_a_command_without_a_traceback(service: RestService, tmp_path: Path) -> None:

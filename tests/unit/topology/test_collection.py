@@ -1,5 +1,6 @@
 """Which files of a disk are published."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,12 @@ def test_a_file_that_is_not_text_is_refused(folder: Path) -> None:
     (folder / "a.yaml").write_bytes(b"\xff\xfe")
     with pytest.raises(Refused, match="not UTF-8"):
         collect([Path("a.yaml")])
+
+
+def test_a_pipe_is_refused_and_not_waited_for(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.yaml")
+    with pytest.raises(Refused, match="no regular file"):
+        collect([folder / "pipe.yaml"])
 
 
 def test_a_link_that_leads_out_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
