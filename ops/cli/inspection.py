@@ -51,6 +51,18 @@ def runs(
     return OK
 
 
+_HEAD = (
+    ("workflow", "workflow_id"),
+    ("version", "version"),
+    ("trigger", "trigger_id"),
+    ("key", "idempotency_key"),
+    ("queue", "queue_id"),
+    ("lane", "lane"),
+    ("accepted", "accepted_at"),
+    ("ended", "ended_at"),
+)
+
+
 def show(run_id: RunArgument, project: ProjectOption = None, as_json: JsonOption = False) -> int:
     """Show where one run is and why, with its attempts."""
     output = Output(as_json)
@@ -63,7 +75,7 @@ def show(run_id: RunArgument, project: ProjectOption = None, as_json: JsonOption
     output.line(f"{printable(str(found.get('run_id', run_id)))}  {paint_state(str(found.get('state')))}")
     if found.get("where"):
         output.line(printable(str(found["where"])))
-    for title, name in (("workflow", "workflow_id"), ("version", "version"), ("queue", "queue_id"), ("lane", "lane")):
+    for title, name in _HEAD:
         if found.get(name) is not None:
             output.line(f"{title:<9} {printable(text_of(found[name]))}")
     for name in ("input", "result", "error"):

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import Any
 
+import structlog
+
 from ops.composition.bodies import open_bodies
 from ops.composition.hints import CommandHints
 from ops.settings import Settings
@@ -33,6 +35,7 @@ from processors.scheduler.scheduler import Scheduler
 from schemas.commands import StepCommand, decode_commands
 from topology.topics import Topics, TopicSpec
 
+_log = structlog.get_logger("roles")
 OnReady = Callable[[str, Mapping[str, object]], None]
 RoleRunner = Callable[[Settings, asyncio.Event, OnReady], Coroutine[Any, Any, None]]
 HOUR_SECONDS = 3600.0
@@ -176,13 +179,18 @@ def _consumer(settings: Settings, topic: str, group: str) -> ConsumerSettings:
 
 
 def _when_assigned(on_ready: OnReady, role: str) -> Callable[[ConsumerState], None]:
-    """Ready when the group has given this process its partitions for the first time."""
-    told = False
+    """Ready when the group has given this process its partitions for the first time; says what it waits for."""
+    told, reason = False, ""
 
     def hear(state: ConsumerState) -> None:
-        nonlocal told
-        if state.phase is Phase.ASSIGNED and not told:
-            told = True
-            on_ready(role, {"partitions": len(state.partitions)})
+        nonlocal told, reason
+        if state.phase is Phase.ASSIGNED:
+            reason = ""
+            if not told:
+                told = True
+                on_ready(role, {"partitions": len(state.partitions)})
+        elif state.phase is Phase.WAITING and state.reason != reason:
+            reason = state.reason
+            _log.warning("kafka_waiting", role=role, reason=reason)
 
     return hear

@@ -11,7 +11,7 @@ from ops.client import Client
 from ops.dev.publisher import Publisher
 from ops.local import LocalOptions, LocalStack
 from ops.settings import DevOptions
-from schemas.errors import Unavailable
+from schemas.errors import Refused, Unavailable
 
 PASSED_SETTINGS = ("A44_STEP_ENVIRONMENT", "A44_LOG_LEVEL", "A44_EXECUTOR_SLOTS", "A44_LEASE_SECONDS", "A44_PYTHON")
 SECRETS_FILE = "secrets.toml"
@@ -27,7 +27,14 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
+def _check_paths(options: DevOptions) -> None:
+    for path in options.paths:
+        if not path.exists():
+            raise Refused("E_CONFIG", f"{path} does not exist; name workflow files or folders, or none for this folder")
+
+
 async def _session(options: DevOptions, say: Callable[[str], None]) -> None:
+    _check_paths(options)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,4 +1,4 @@
-"""Who the local installation is: master key, token and the passwords of its databases, kept where data is kept."""
+"""Who the local installation is: master key, token, port, passwords of its databases; kept where data is kept."""
 
 import json
 import os
@@ -15,6 +15,7 @@ class Identity:
     log_password: str
     project_password: str
     token: str = ""
+    port: int = 0
 
 
 def load_or_make(folder: Path) -> Identity:

@@ -5,6 +5,7 @@ folder; leaving the block stops all of it in good order.
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from processors.adapters.postgres.connections import open_pool
 from processors.adapters.postgres.migrations import migrate
 from processors.adapters.postgres.relay_store import rewind_relay
 from processors.adapters.postgres.tokens import PostgresTokens
+from schemas.errors import Refused
 
 OnProgress = Callable[[str, str], None]
 LOG_DATABASE = "a44_log"
@@ -110,9 +112,9 @@ class LocalStack:
     async def _open_doors(self) -> None:
         identity = load_or_make(self.folder)
         await self._prepare_databases(identity)
+        port = identity.port = self._choose_port(identity.port)
         save(identity, self.folder)
         self.token = identity.token
-        port = free_port(self.options.port)
         self.url = f"http://127.0.0.1:{port}"
         environment = self._environment(identity, port)
         logs = self.folder / "logs"
@@ -124,6 +126,13 @@ class LocalStack:
         for failure in started:
             if failure is not None:
                 raise failure
+
+    def _choose_port(self, last: int) -> int:
+        """The wished port; else the one of the last start, where senders still look for us, if it is free."""
+        if last and not self.options.port:
+            with contextlib.suppress(Refused):
+                return free_port(last)
+        return free_port(self.options.port)
 
     async def _prepare_databases(self, identity: Identity) -> None:
         self._on_progress("database", "starting")

@@ -103,6 +103,8 @@ class Ingest:
         self.counts["arrived"] += len(harvest.arrivals)
         self.counts["runs"] += len(harvest.runs)
         self.counts["dead"] += len(harvest.dead)
+        for dead in harvest.dead:
+            _log.warning("dead_letter", id=dead.dead_letter_id, code=dead.error_code, project_id=dead.project_id)
 
 
 def _fold_repeated_runs(harvest: Harvest) -> None:

@@ -149,7 +149,7 @@ class Replay:
         where = f" at {place[0]}:{place[1]}" if place[0] else ""
         message = (
             f"the body took another way than the recorded one: expected {expected}, seen {seen}{where}. "
-            "Publish a version whose steps up to here are as recorded, or replay the run on a new generation"
+            "Keep the body deterministic outside of steps; cancel this run and start it again with a new key"
         )
         self._run.block(DIVERGED, message, expected=expected, seen=seen, place=place)
 
