@@ -36,9 +36,15 @@ def _check_paths(options: DevOptions) -> None:
 async def _session(options: DevOptions, say: Callable[[str], None]) -> None:
     _check_paths(options)
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
+
+    def hear() -> None:
+        """Said at once: a start that is under way is let through first, which takes seconds."""
+        if not stop.is_set():
+            say("stopping ...")
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, hear)
     project = os.environ.get("A44_PROJECT", "dev")
     if options.persist is not None:
         options.persist.mkdir(parents=True, exist_ok=True)
@@ -52,12 +58,11 @@ async def _session(options: DevOptions, say: Callable[[str], None]) -> None:
     )
     say("starting postgres, a broker and the five roles ...")
     async with LocalStack(local) as stack:
-        client = Client(stack.url, stack.token)
-        publisher = Publisher(client, options.paths, say)
-        _welcome(stack, options, say)
-        await publisher.publish()
-        await _until_stopped(stack, publisher, stop)
-        say("stopping ...")
+        if not stop.is_set():
+            publisher = Publisher(Client(stack.url, stack.token), options.paths, say)
+            _welcome(stack, options, say)
+            await publisher.publish()
+            await _until_stopped(stack, publisher, stop)
     say("stopped")
 
 

@@ -60,7 +60,8 @@ async def dev(folder: Path, *words: str) -> AsyncIterator[Session]:
     listening = asyncio.create_task(session.listen())
     try:
         yield session
-        process.send_signal(signal.SIGINT)
+        if process.returncode is None:
+            process.send_signal(signal.SIGINT)
         assert await asyncio.wait_for(process.wait(), 30) == 0, session.said
     finally:
         if process.returncode is None:
@@ -110,3 +111,13 @@ async def test_a_kept_folder_keeps_token_and_runs(folder: Path) -> None:
             assert (again.status, again.document["run_id"]) == (200, run_id)
             fresh = await asyncio.to_thread(client.run, "wf_hello", "{}", "k2", wait=30)
             assert fresh.document["state"] == "succeeded"
+
+
+@pytest.mark.timeout(120)
+async def test_ctrl_c_during_the_start_is_answered_at_once_and_leaves_nothing(folder: Path) -> None:
+    async with dev(folder) as session:
+        await session.hears("starting postgres")
+        session.process.send_signal(signal.SIGINT)
+        await session.hears("stopping ...", 3)
+        assert await asyncio.wait_for(session.process.wait(), 60) == 0
+        assert "A44_TOKEN" not in session.said
