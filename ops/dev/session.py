@@ -46,8 +46,6 @@ async def _session(options: DevOptions, say: Callable[[str], None]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, hear)
     project = os.environ.get("A44_PROJECT", "dev")
-    if options.persist is not None:
-        options.persist.mkdir(parents=True, exist_ok=True)
     local = LocalOptions(
         project=project,
         persist=options.persist,

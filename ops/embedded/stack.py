@@ -175,14 +175,23 @@ def _temporary_folder(account: Account) -> Path:
     )
 
 
+def _make(folder: Path, mode: int) -> None:
+    """The folder with every parent that is missing; all of them get the mode, whatever the umask says."""
+    try:
+        for part in [*(place for place in reversed(folder.parents) if not place.exists()), folder]:
+            part.mkdir()
+            part.chmod(mode)
+    except OSError as exc:
+        raise Refused("E_CONFIG", f"{folder} cannot be made: {exc.strerror}.") from exc
+
+
 def _prepare_kept_folder(folder: Path, account: Account) -> None:
     """Make it if it is missing; a folder that exists is used as it is, and its modes are left alone."""
     existing = next(place for place in (folder, *folder.parents) if place.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise Refused("E_CONFIG", f"{existing} is not a folder that can be written to.")
     if existing != folder and account.can_enter(existing):
-        folder.mkdir(parents=True)
-        folder.chmod(PRIVATE if account.uid is None else PASSABLE)
+        _make(folder, PRIVATE if account.uid is None else PASSABLE)
         existing = folder
     if not account.can_enter(existing):
         raise Refused(

@@ -202,6 +202,21 @@ async def test_as_root_the_programs_are_copied_from_a_folder_that_others_cannot_
     assert closed.stat().st_mode & 0o777 == 0o700
 
 
+async def test_a_folder_to_persist_in_is_made_with_its_parents_whatever_the_umask(temporary_place: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        async with EmbeddedStack(temporary_place / "deep" / "kept") as stack:
+            assert await fetch(stack.postgres_dsn, "select 1") == 1
+    finally:
+        os.umask(before)
+
+
+async def test_a_folder_that_cannot_be_made_is_refused() -> None:
+    with pytest.raises(Refused, match=r"cannot be (made|written)|not a folder"):
+        async with EmbeddedStack(Path("/proc/kept")):
+            pass
+
+
 @pytest.mark.skipif(not AS_ROOT, reason="only root's servers run under another account")
 async def test_as_root_a_closed_folder_to_persist_in_is_refused_and_left_alone(temporary_place: Path) -> None:
     closed = temporary_place / "closed"
