@@ -14,9 +14,11 @@ select set_config('statement_timeout', %(statement_timeout)s, true),
 select pg_advisory_unlock_all();
 
 -- name: forget_role
+-- A role that a statement has taken on.
 set session authorization default;
 
 -- name: forget_settings
+-- Settings of the session, back to those of its start.
 reset all;
 
 -- name: forget_tables
@@ -24,7 +26,9 @@ reset all;
 discard temporary;
 
 -- name: forget_channels
+-- Channels that a statement listens on.
 unlisten *;
 
 -- name: forget_cursors
+-- Cursors that were held open over a commit.
 close all;
