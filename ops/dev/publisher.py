@@ -67,7 +67,8 @@ class Publisher:
     def _refuse(self, exc: AutomationError) -> None:
         errors = exc.details.get("errors")
         listed = errors if isinstance(errors, list) and errors else []
-        self._say("  not published; the last good version stays in force:")
+        kept = "; the last good version stays in force" if self._last else ""
+        self._say(f"  not published{kept}:")
         for error in listed:
             self._say(f"    {_line(error)}")
         if not listed:

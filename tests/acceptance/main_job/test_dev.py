@@ -114,6 +114,16 @@ async def test_a_kept_folder_keeps_token_and_runs(folder: Path) -> None:
 
 
 @pytest.mark.timeout(120)
+async def test_a_folder_that_holds_nothing_yet_is_watched_and_no_last_version_is_made_up(folder: Path) -> None:
+    flow = folder / "flows" / "hello.yaml"
+    flow.unlink()
+    async with dev(folder) as session:
+        await session.hears("not published:")
+        flow.write_text(FLOW.format(duration="20ms"))
+        await session.hears("wf_hello 3-dev.1")
+
+
+@pytest.mark.timeout(120)
 async def test_ctrl_c_during_the_start_is_answered_at_once_and_leaves_nothing(folder: Path) -> None:
     async with dev(folder) as session:
         await session.hears("starting postgres")
