@@ -14,7 +14,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from schemas.errors import AutomationError, Broken, Refused, code_of
+from schemas.errors import AutomationError, Broken, Refused, Unavailable, code_of
 
 REQUEST_ID = "A44-Request-Id"
 REQUEST = web.RequestKey("request_id", str)
@@ -79,9 +79,7 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     try:
         response = await handler(request)
     except AutomationError as error:
-        if isinstance(error, Broken):
-            _log.exception("request_broken", request_id=request_id)
-        response = problem_response(error, request_id)
+        response = problem_response(_outward(error, request_id), request_id)
     except web.HTTPException as exc:
         response = _from_http(exc, request, request_id)
     except ConnectionError:
@@ -92,6 +90,17 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     if not response.prepared:
         response.headers[REQUEST_ID] = request_id
     return response
+
+
+def _outward(error: AutomationError, request_id: str) -> AutomationError:
+    """What a driver says of its troubles names addresses and statements: that is for our log, not for callers."""
+    if isinstance(error, Broken):
+        _log.error("request_broken", request_id=request_id, exc_info=error)
+        return _defect(request_id)
+    if error.code == "E_UNAVAILABLE" and error.__cause__ is not None:
+        _log.warning("request_unavailable", request_id=request_id, reason=error.message)
+        return Unavailable(error.code, "Postgres does not answer now; send it again with the same key")
+    return error
 
 
 def _from_http(exc: web.HTTPException, request: web.Request, request_id: str) -> web.Response:

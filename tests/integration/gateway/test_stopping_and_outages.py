@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import aiohttp
 import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
 
 from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
@@ -16,8 +18,9 @@ from processors.adapters.postgres.tokens import PostgresTokens
 from processors.adapters.postgres.wakeups import Notifier
 from processors.gateway.app import build_app
 from processors.gateway.limits import Limits
+from processors.gateway.problems import answer_errors
 from processors.gateway.server import RunningSite, serve
-from schemas.errors import Unavailable
+from schemas.errors import AutomationError, Broken, Unavailable
 from tests.integration.gateway.conftest import MASTER_KEY, PROJECT, WORKFLOW
 
 
@@ -85,3 +88,23 @@ async def test_a_publication_is_in_force_for_the_very_next_request(migrated_data
             await catalog.publish(PROJECT, {"settle.yaml": text}, dev=False, actor="test")
             async with session.get(f"{site.url}/v1/automation/workflows", headers=headers) as response:
                 assert [one["version"] for one in await response.json()] == [str(version)]
+
+
+@pytest.mark.parametrize(("kind", "status"), [(Unavailable, 503), (Broken, 500)])
+async def test_what_a_driver_says_is_logged_and_not_told(kind: type[AutomationError], status: int) -> None:
+    async def ask(_: web.Request) -> web.StreamResponse:
+        said = OSError("connection to server at 10.0.0.5, port 5432 failed")
+        code = "E_UNAVAILABLE" if kind is Unavailable else "E_INTERNAL"
+        raise kind(code, f"Postgres does not answer: {said}") from said
+
+    app = web.Application(middlewares=[answer_errors])
+    app.router.add_get("/", ask)
+    site = await serve(app, "127.0.0.1", 0)
+    with capture_logs() as logs:
+        async with aiohttp.ClientSession() as session, session.get(site.url) as response:
+            text = await response.text()
+    await site.stop()
+    assert response.status == status
+    assert "10.0.0.5" not in text
+    assert response.headers["A44-Request-Id"] == logs[0]["request_id"]
+    assert "10.0.0.5" in str(logs[0])
