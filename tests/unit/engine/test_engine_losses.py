@@ -284,10 +284,23 @@ def test_phases_of_a_fold_never_say_in_flight() -> None:
 
 def test_the_queue_says_how_many_hosts_a_run_may_end() -> None:
     run = Stage()
-    run.state.most_crashes = 2
+    run.state.most_crashes = 4
     run.begin(asked("poison"))
+    for _ in range(3):
+        run.do(BodyLost("killed"))
+        assert run.effects == [StartBody()]
+        run.turn(0, asked("poison"))
     run.do(BodyLost("killed"))
-    assert run.effects == [StartBody()]
-    run.turn(0, asked("poison"))
-    run.do(BodyLost("killed"))
+    assert run.effect(End).status is RunStatus.FAILED
+
+
+def test_hosts_that_were_shared_condemn_nobody() -> None:
+    run = Stage()
+    run.state.most_crashes = 1
+    run.begin(asked("neighbour"))
+    for _ in range(2):
+        run.do(BodyLost("another run ended it"))
+        assert run.effects == [StartBody()]
+        run.turn(0, asked("neighbour"))
+    run.do(BodyLost("and this one was alone"))
     assert run.effect(End).status is RunStatus.FAILED
