@@ -14,7 +14,7 @@ from processors.engine.commands import BodyLost, Cancel, Claimed, Command, Diver
 from processors.engine.effects import Arm, Block, CancelStep, CloseBody, Effect, StartBody
 from processors.engine.endings import CANCELLED, block, close, finish, lose_flying, rest
 from processors.engine.ledger import Ledger
-from processors.engine.state import Item, Phase, RunState
+from processors.engine.state import FIRST_TELLING_CRASH, Item, Phase, RunState
 from schemas.records import ErrorInfo, Kind, Record, Status
 
 CLOSE_GRACE = timedelta(seconds=10)
@@ -165,7 +165,7 @@ def _body_lost(ledger: Ledger, command: BodyLost) -> None:
         return
     lose_flying(ledger)
     state.crashes += 1
-    is_hopeless = state.crashes >= state.most_crashes
+    is_hopeless = state.crashes >= max(state.most_crashes, FIRST_TELLING_CRASH)
     if is_hopeless and state.closing is None:
         message = f"its step host ended {state.crashes} times while this run was in it: {command.reason}"
         close(ledger, ErrorInfo("E_WORKER_CRASH_LOOP", "WorkerCrashLoop", message, retryable=False))

@@ -52,6 +52,9 @@ class Closing:
 
 
 MOST_CRASHES = 5
+# The host that a run shares, and the one that it shares with suspects after that, may have ended by a neighbour's
+# doing. From its third on it is alone, and only that can tell.
+FIRST_TELLING_CRASH = 3
 
 
 @dataclass(slots=True)
