@@ -102,8 +102,9 @@ class Watch:
             where = f"{blocked.file}:{blocked.line}" if blocked.file else None
             message += "; it blocks the event loop: await, or use a plain function, which runs in a thread"
         error = ErrorInfo("E_STEP_TIMEOUT", "StepTimeout", message, where)
-        host.withdraw(message)
+        # Told before the withdrawal gives the run up: a failure that comes after a loss belongs to no attempt any more.
         self._listener.failed(*run.name, attempt.item, attempt.number, attempt.token, error, attempt.allowed)
+        host.withdraw(message)
         host.attempt_over(run)
 
     def _plan_kill(self, host: Host, now: float) -> None:

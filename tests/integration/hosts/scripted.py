@@ -22,6 +22,7 @@ class Story:
     start: BodyStart
     auto: bool = True
     seq: int = 0
+    told: list[str] = field(default_factory=list)
     history: list[Past] = field(default_factory=list)
     after: dict[str, int] = field(default_factory=dict)
     turns: list[tuple[int, list[Request]]] = field(default_factory=list)
@@ -110,6 +111,7 @@ class Scripted:
         self, run_id: str, fence: int, item: str, attempt: int, token: str, error: ErrorInfo, cost: float
     ) -> None:
         self.stories[run_id].failures.append((item, attempt, error))
+        self.stories[run_id].told.append("failed")
         self._changed.set()
 
     def diverged(self, run_id: str, fence: int, error: ErrorInfo) -> None:
@@ -119,6 +121,7 @@ class Scripted:
     def lost(self, runs: Sequence[tuple[str, int]], reason: str) -> None:
         for run_id, _ in runs:
             self.stories[run_id].lost = reason
+            self.stories[run_id].told.append("lost")
         self._changed.set()
 
 

@@ -94,6 +94,7 @@ async def test_a_blocked_loop_fails_the_step_at_its_timeout_and_names_the_line(
     error = blocking.failures[0][2]
     assert (error.code, error.retryable, error.line) == ("E_STEP_TIMEOUT", True, "flow.py:10")
     assert "blocks the event loop" in error.message
+    assert blocking.told == ["failed", "lost"]  # the other way round the failure would count for nothing
     await until(lambda: is_gone(pid_of(idle)), "the host is gone")
 
 
