@@ -25,9 +25,11 @@ from faust.transport.drivers import aiokafka as driver
 from mode.threads import WorkerThread
 from yarl import URL
 
+from processors.adapters.kafka import foreign_headers
 from processors.ports.streams import Record
 
 _log = structlog.get_logger("kafka.consumer")
+foreign_headers.install()
 
 # aiokafka asks for metadata in a way that lets the broker make a missing topic, with its own defaults and
 # behind the back of whoever is to make it properly. Nothing but this adapter uses aiokafka here.
