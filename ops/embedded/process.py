@@ -139,3 +139,38 @@ async def run_to_end(plan: Plan, seconds: float) -> None:
         await kept.stop()
     if code != 0:
         raise kept.failure(f"failed with code {code}")
+
+
+class Server:
+    """A server of the stack, as one kept child at a time: started by `start` of each kind, ended here."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._kept: Kept | None = None
+
+    @property
+    def pid(self) -> int:
+        """The server's process; for those who measure it."""
+        if self._kept is None:
+            raise Unavailable("E_EMBEDDED_STACK", f"{self.name} is not running.")
+        return self._kept.pid
+
+    async def stop(self) -> None:
+        """In good order: what is committed is on disk."""
+        if self._kept is not None:
+            await self._kept.stop()
+            self._kept = None
+
+    async def kill_immediately(self) -> None:
+        """End it as a crash would."""
+        if self._kept is not None:
+            await self._kept.kill()
+            self._kept = None
+
+    async def ended(self) -> str:
+        """Returns only when it ended: what can be said about it."""
+        if self._kept is None:
+            return f"{self.name} is not running."
+        code = await self._kept.wait()
+        return self._kept.failure(f"ended with code {code}").message
