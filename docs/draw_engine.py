@@ -18,6 +18,7 @@ from processors.engine import commands, effects, requests  # noqa: E402  found o
 from processors.engine.decide import CLOSE_GRACE  # noqa: E402
 from processors.engine.endings import WORTH_PARKING  # noqa: E402
 from processors.engine.moves import MOVES, TERMINAL, Move, RunStatus  # noqa: E402
+from processors.engine.state import FIRST_TELLING_CRASH  # noqa: E402
 from schemas.records import Kind, Record, Status  # noqa: E402
 
 COMMANDS = {
@@ -92,7 +93,7 @@ def drawn() -> str:
             "A run gives its slot back only when nothing is in flight and the next timer is more than",
             f"{WORTH_PARKING.total_seconds() * 1000:.0f} ms away. A cancelled body is dropped after",
             f"{CLOSE_GRACE.total_seconds():.0f} s. A run that ends its step host as often as its queue's `maxAttempts`",
-            "fails.",
+            f"says, and at least {FIRST_TELLING_CRASH} times, fails.",
             "",
             "## Commands",
             "",

@@ -16,7 +16,7 @@ Concurrency = Annotated[StrictInt, Field(ge=1, le=100_000)]
 
 
 class QueueSpec(Spec):
-    """A queue. `max_attempts` counts owners that were lost with the run, not failed tries of its steps."""
+    """A queue. `max_attempts` counts step hosts that ended with a run in them, not failed tries of its steps."""
 
     later: ClassVar[frozenset[str]] = frozenset({"visibilityTimeout", "onBlocked", "deadLetter", "priority"})
 
