@@ -1,0 +1,76 @@
+"""What a process counts about itself. Names are a closed vocabulary; whoever exports them reads `values`.
+
+Touching a measure is one dictionary write. A role makes its own `Measures` where none is given to it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+MEASURES: Mapping[str, Measure] = {
+    "lease_reclaim_total": Measure(Kind.COUNTER, "runs that were taken from a lost owner and granted again"),
+    "sessions_closed_total": Measure(
+        Kind.COUNTER, "sessions of executors that were closed, by how their end was noticed", ("noticed_by",)
+    ),
+    "session_false_alarms_total": Measure(
+        Kind.COUNTER, "sessions that were closed by the liveness probe although their process was there"
+    ),
+    "session_lost_total": Measure(Kind.COUNTER, "sessions that this executor lost or gave up"),
+    "late_attempts_total": Measure(Kind.COUNTER, "results that came after their run had got another owner"),
+    "run_crash_loops_total": Measure(Kind.COUNTER, "runs that were ended because they kept ending their worker"),
+}
+
+
+class Measures:
+    """Values by name and label values, in the order of the measure's labels. A name or a number of labels that is not
+    in `MEASURES` raises ValueError when it is first touched.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, tuple[str, ...]], float] = {}
+
+    def count(self, name: str, amount: float = 1, *labels: str) -> None:
+        """Add to a counter."""
+        place = (name, labels)
+        try:
+            self._values[place] += amount
+        except KeyError:
+            self._values[_known(place, Kind.COUNTER)] = amount
+
+    def set(self, name: str, value: float, *labels: str) -> None:
+        """Set a gauge."""
+        place = (name, labels)
+        self._values[place if place in self._values else _known(place, Kind.GAUGE)] = value
+
+    def forget(self, name: str, *labels: str) -> None:
+        """Take a gauge away whose subject is not there any more."""
+        self._values.pop((name, labels), None)
+
+    def value(self, name: str, *labels: str) -> float:
+        """0 where it was never touched."""
+        return self._values.get((name, labels), 0)
+
+    def __iter__(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
+        """Name, label values, value: a copy, so that another thread may read."""
+        return iter([(name, labels, value) for (name, labels), value in list(self._values.items())])
+
+
+def _known(place: tuple[str, tuple[str, ...]], kind: Kind) -> tuple[str, tuple[str, ...]]:
+    name, labels = place
+    measure = MEASURES.get(name)
+    if measure is None or measure.kind is not kind or len(measure.labels) != len(labels):
+        raise ValueError(f"{name!r} with labels {labels} is no {kind} of MEASURES, which has {measure}")
+    return place
