@@ -13,7 +13,9 @@ import structlog
 from ops.composition.logging import configure_logging
 from ops.composition.roles import ROLE_RUNNERS
 from ops.settings import Settings
+from ops.telemetry import exported
 from processors.adapters.postgres.migrations import check_schema
+from processors.ports.measures import Measures
 from schemas.errors import AutomationError, Broken
 
 _log = structlog.get_logger("process")
@@ -29,12 +31,23 @@ async def up(settings: Settings, roles: Sequence[str], on_ready: Ready = _log_re
     """Run roles until told to stop. Raises AutomationError for what keeps a role from starting."""
     configure_logging(settings.log_level)
     await check_schema(settings.postgres_dsn)
+    measures = Measures()
+    async with exported(measures, settings.metrics_port) as address:
+
+        def ready(role: str, details: Mapping[str, object]) -> None:
+            measures.set("role_up", 1, role)
+            on_ready(role, {**details, **address})
+
+        await _run(settings, tuple(dict.fromkeys(roles)), ready, measures)
+
+
+async def _run(settings: Settings, roles: Sequence[str], on_ready: Ready, measures: Measures) -> None:
     stop = asyncio.Event()
     _obey_signals(stop)
-    tasks: dict[asyncio.Task[None], str] = {
-        asyncio.create_task(ROLE_RUNNERS[role](settings, stop, on_ready), name=role): role
-        for role in dict.fromkeys(roles)
-    }
+    tasks: dict[asyncio.Task[None], str] = {}
+    for role in roles:
+        measures.set("role_up", 0, role)
+        tasks[asyncio.create_task(ROLE_RUNNERS[role](settings, stop, on_ready, measures), name=role)] = role
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     early = not stop.is_set()
     stop.set()

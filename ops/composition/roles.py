@@ -28,6 +28,7 @@ from processors.gateway.app import ENDS, build_app
 from processors.gateway.limits import Limits
 from processors.gateway.server import serve
 from processors.ingest.ingest import Ingest
+from processors.ports.measures import Measures
 from processors.ports.streams import ConsumerState, Phase, Record
 from processors.relay.relay import run_relay
 from processors.runtime.current_catalog import CurrentCatalog
@@ -37,11 +38,11 @@ from topology.topics import Topics, TopicSpec
 
 _log = structlog.get_logger("roles")
 OnReady = Callable[[str, Mapping[str, object]], None]
-RoleRunner = Callable[[Settings, asyncio.Event, OnReady], Coroutine[Any, Any, None]]
+RoleRunner = Callable[[Settings, asyncio.Event, OnReady, Measures], Coroutine[Any, Any, None]]
 HOUR_SECONDS = 3600.0
 
 
-async def _gateway(settings: Settings, stop: asyncio.Event, on_ready: OnReady) -> None:
+async def _gateway(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measures: Measures) -> None:
     window = settings.dedup_window_hours * HOUR_SECONDS
     async with open_pool(settings.postgres_dsn, "gateway") as pool, _hints(settings) as (notifier, hints):
         door = PostgresDoor(settings.postgres_dsn, _topics(settings).events, notifier, hints.granted)
@@ -53,6 +54,7 @@ async def _gateway(settings: Settings, stop: asyncio.Event, on_ready: OnReady) -
             PostgresTokens(pool),
             settings.master_key_bytes(),
             Limits(dedup_window=window),
+            measures,
         )
         listening = asyncio.create_task(listen(settings.postgres_dsn, {Channel.ENDED: app[ENDS].hurry}, stop))
         site = await serve(app, settings.gateway_host, settings.gateway_port)
@@ -63,7 +65,7 @@ async def _gateway(settings: Settings, stop: asyncio.Event, on_ready: OnReady) -
         await door.aclose()
 
 
-async def _relay(settings: Settings, stop: asyncio.Event, on_ready: OnReady) -> None:
+async def _relay(settings: Settings, stop: asyncio.Event, on_ready: OnReady, _measures: Measures) -> None:
     admin = KafkaAdmin(settings.kafka_bootstrap, f"{settings.owner}-relay-admin")
     producer = KafkaProducer(settings.kafka_bootstrap, f"{settings.owner}-relay")
     specs = topic_specs(settings)
@@ -76,7 +78,7 @@ async def _relay(settings: Settings, stop: asyncio.Event, on_ready: OnReady) -> 
         await producer.aclose()
 
 
-async def _ingest(settings: Settings, stop: asyncio.Event, on_ready: OnReady) -> None:
+async def _ingest(settings: Settings, stop: asyncio.Event, on_ready: OnReady, _measures: Measures) -> None:
     topics = _topics(settings)
     log = PostgresIngestLog(settings.postgres_dsn, topics.dead_letters, settings.dedup_window_hours * HOUR_SECONDS)
     async with open_pool(settings.postgres_dsn, "ingest", size=1) as pool, _hints(settings) as (_, hints):
@@ -87,7 +89,7 @@ async def _ingest(settings: Settings, stop: asyncio.Event, on_ready: OnReady) ->
         await log.aclose()
 
 
-async def _scheduler(settings: Settings, stop: asyncio.Event, on_ready: OnReady) -> None:
+async def _scheduler(settings: Settings, stop: asyncio.Event, on_ready: OnReady, _measures: Measures) -> None:
     schedule = PostgresSchedule(settings.postgres_dsn)
     async with _hints(settings) as (_, hints):
         scheduler = Scheduler(schedule, hints)
@@ -98,7 +100,7 @@ async def _scheduler(settings: Settings, stop: asyncio.Event, on_ready: OnReady)
         await schedule.aclose()
 
 
-async def _executor(settings: Settings, stop: asyncio.Event, on_ready: OnReady) -> None:
+async def _executor(settings: Settings, stop: asyncio.Event, on_ready: OnReady, _measures: Measures) -> None:
     topics = _topics(settings)
     journal = PostgresJournal(settings.postgres_dsn, settings.owner, settings.lease_seconds)
     notifier = Notifier(settings.postgres_dsn)

@@ -113,6 +113,13 @@ class Settings(BaseSettings):
         description="least severe line that is logged (every role)",
         examples=["debug, info, warning or error"],
     )
+    metrics_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65_535,
+        description="loopback port that Prometheus reads; 0 takes a free one, none is off (every role)",
+        examples=["a whole number from 0 to 65535, or no value"],
+    )
     owner: str = Field(
         default_factory=_owner,
         min_length=1,

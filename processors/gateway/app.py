@@ -26,6 +26,7 @@ from processors.gateway.run_views import RunViews
 from processors.gateway.signatures import Secrets
 from processors.ports.catalog import Catalog
 from processors.ports.door import Door
+from processors.ports.measures import Measures
 from processors.ports.run_queries import RunQueries
 from processors.ports.tokens import Tokens
 
@@ -43,6 +44,7 @@ def build_app(
     tokens: Tokens,
     master_key: bytes,
     limits: Limits | None = None,
+    measures: Measures | None = None,
 ) -> web.Application:
     """Raises Refused E_CONFIG for a master key that is too short."""
     allowed = limits or Limits()
@@ -57,6 +59,7 @@ def build_app(
         states=SharedLookup(queries.states),
         ends=SharedPoll(queries.ended),
         news=SharedPoll(queries.news),
+        measures=measures or Measures(),
     )
     app = web.Application(middlewares=[answer_errors])
     app[ENDS] = parts.ends

@@ -30,6 +30,13 @@ class Hooks:
         self._parts = parts
 
     async def receive(self, request: web.Request) -> web.StreamResponse:
+        try:
+            return await self._receive(request)
+        except Refused as refused:
+            self._parts.measures.count("webhook_rejected_total", 1, refused.code)
+            raise
+
+    async def _receive(self, request: web.Request) -> web.StreamResponse:
         parts = self._parts
         require_json(request)
         body = await read_body(request, parts.limits.body, parts.limits.body_seconds)

@@ -16,6 +16,7 @@ from processors.gateway.polling import SharedPoll
 from processors.gateway.signatures import Secrets
 from processors.ports.catalog import Catalog
 from processors.ports.door import Acceptance, Answer, Door, Outcome
+from processors.ports.measures import Measures
 from processors.ports.run_queries import Cursor, News, RunQueries
 from schemas.errors import Refused
 
@@ -36,10 +37,12 @@ class Parts:
     states: SharedLookup[str, str]
     ends: SharedPoll[str, str]
     news: SharedPoll[Cursor, News]
+    measures: Measures
 
     async def accept(self, item: Acceptance) -> Answer:
         """Through the door. Raises Refused E_IDEMPOTENCY_CONFLICT; both hashes go to the log only."""
         answer = await self.door.accept(item)
+        self.measures.count("door_answers_total", 1, answer.outcome.value)
         if answer.outcome is Outcome.CONFLICT:
             _log.warning(
                 "idempotency_conflict",

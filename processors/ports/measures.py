@@ -21,6 +21,12 @@ class Measure:
 
 
 MEASURES: Mapping[str, Measure] = {
+    "build_info": Measure(Kind.GAUGE, "1, with what this process runs", ("version", "python")),
+    "role_up": Measure(Kind.GAUGE, "1 once a role of this process said that it is ready, 0 before", ("role",)),
+    "webhook_rejected_total": Measure(Kind.COUNTER, "webhooks that were refused, by the code of the answer", ("code",)),
+    "door_answers_total": Measure(
+        Kind.COUNTER, "events and runs by hand that a door answered: created, deduplicated, conflict", ("outcome",)
+    ),
     "lease_reclaim_total": Measure(Kind.COUNTER, "runs that were taken from a lost owner and granted again"),
     "sessions_closed_total": Measure(
         Kind.COUNTER, "sessions of executors that were closed, by how their end was noticed", ("noticed_by",)
@@ -30,6 +36,12 @@ MEASURES: Mapping[str, Measure] = {
     ),
     "session_lost_total": Measure(Kind.COUNTER, "sessions that this executor lost or gave up"),
     "late_attempts_total": Measure(Kind.COUNTER, "results that came after their run had got another owner"),
+    "consumer_restarts_total": Measure(
+        Kind.COUNTER, "lives of a consumer that were ended because it lost its broker or stood still", ("topic",)
+    ),
+    "consumer_lag": Measure(
+        Kind.GAUGE, "records that are in a partition read here and were not fetched yet", ("topic", "partition")
+    ),
     "run_crash_loops_total": Measure(Kind.COUNTER, "runs that were ended because they kept ending their worker"),
 }
 
