@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from schemas.errors import Refused, Unavailable
 from topology.topics import TopicSpec
@@ -59,6 +59,23 @@ class KafkaAdmin:
 
     async def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
         return {name: len(found.partitions) for name, found in (await self._describe(topics)).items()}
+
+    async def end_offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """The offsets that the next records will get. Raises Unavailable."""
+        if not partitions:
+            return {}
+        asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
+        try:
+            answers = self._client.list_offsets(asked, request_timeout=_SECONDS)
+        except KafkaException as exc:
+            raise _translated(exc.args[0], f"tell the ends of {topic}") from exc
+        found = {}
+        for place, answer in answers.items():
+            error = await _error_of(answer)
+            if error is not None:
+                raise _translated(error, f"tell the ends of {topic}")
+            found[place.partition] = int(answer.result().offset)
+        return found
 
     async def _wait_until_told(self, topics: Sequence[str]) -> None:
         """Apache Kafka answers before its metadata tells of a new topic."""

@@ -2,10 +2,12 @@
 
 A batch is left only when the handler returned: `Unavailable` brings the same records again after a
 pause, in order. Start offsets come from `positions` where given (Postgres knows what is durable), else
-from the group's commits. A broker that is away, or a topic made again, is ridden out by beginning anew.
+from the group's commits. A broker that is away, a topic made again, or a partition that stands still
+although there is something to read, is ridden out by beginning anew.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,6 +15,8 @@ import structlog
 
 from processors.adapters.kafka.admin import KafkaAdmin
 from processors.adapters.kafka.faust_worker import ConsumerSettings, FaustWorker
+from processors.adapters.kafka.progress import Progress
+from processors.ports.measures import Measures
 from processors.ports.streams import (
     Admin,
     BatchHandler,
@@ -30,6 +34,7 @@ _log = structlog.get_logger("kafka.consumer")
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
+_LOOKS_UNTIL_STALLED: Final = 6
 
 
 async def consume(
@@ -38,20 +43,23 @@ async def consume(
     positions: Positions | None,
     stop: asyncio.Event,
     on_state: StateListener = lambda _: None,
+    measures: Measures | None = None,
 ) -> None:
     """Read until `stop` is set, then leave the group. Raises whatever the handler raised but `Unavailable`."""
+    measures = measures or Measures()
     admin = KafkaAdmin(settings.bootstrap, f"{settings.client_id}-admin")
     pause = _Pause()
     while not stop.is_set():
         topic_id = await _wait_for_topic(settings, admin, stop, on_state)
         if topic_id is None:
             return
-        life = _Life(settings, admin, topic_id, handler, positions, on_state)
+        life = _Life(settings, admin, topic_id, handler, positions, on_state, measures)
         reason = await life.run(stop)
         if life.failure is not None:
             raise life.failure
         if reason:
             _log.warning("consumer_begins_anew", topic=settings.topic, group=settings.group, reason=reason)
+            measures.count("consumer_restarts_total", 1, settings.topic)
             on_state(ConsumerState(Phase.WAITING, reason=reason))
             await pause.wait(stop)
 
@@ -94,11 +102,12 @@ class _Life:
     def __init__(
         self,
         settings: ConsumerSettings,
-        admin: Admin,
+        admin: KafkaAdmin,
         topic_id: str,
         handler: BatchHandler,
         positions: Positions | None,
         on_state: StateListener,
+        measures: Measures,
     ) -> None:
         self.failure: Exception | None = None
         self._settings = settings
@@ -107,7 +116,10 @@ class _Life:
         self._handler = handler
         self._positions = positions
         self._on_state = on_state
+        self._measures = measures
         self._failed = asyncio.Event()
+        self._look_seconds = settings.stall_seconds / _LOOKS_UNTIL_STALLED
+        self._progress = Progress(settings.stall_seconds, self._look_seconds, time.monotonic())
 
     async def run(self, stop: asyncio.Event) -> str:
         """Read until told to stop (empty answer) or until the life is over (the reason)."""
@@ -122,7 +134,7 @@ class _Life:
             await worker.start()
         except Exception as exc:  # noqa: BLE001 - faust and aiokafka raise without a common base; begin anew
             return f"it did not start: {exc!r}"
-        return await _first(self._watch_topic(), _reason(worker))
+        return await _first(self._watch_topic(), self._watch_progress(worker), _reason(worker))
 
     async def _watch_topic(self) -> str:
         missed = 0
@@ -138,6 +150,43 @@ class _Life:
                 return "the topic is gone"
             if found and found != self._topic_id:
                 return "the topic was made again"
+
+    async def _watch_progress(self, worker: FaustWorker) -> str:
+        """Members whose heartbeat is fine may still read nothing: end the life of one that does."""
+        topic, told = self._settings.topic, frozenset[int]()
+        try:
+            while True:
+                await asyncio.sleep(self._look_seconds)
+                positions = worker.positions()
+                try:
+                    # Over a connection of the admin's: the consumer's own may be what hangs.
+                    ends = await self._admin.end_offsets(topic, sorted(positions))
+                except (Unavailable, Refused):
+                    self._progress.begin_anew(time.monotonic())
+                    continue
+                self._tell_lag(positions, ends, told - positions.keys())
+                told = frozenset(positions)
+                stalled = self._progress.look(positions, ends, time.monotonic())
+                for one in stalled:
+                    _log.error(
+                        "consumer_stalled",
+                        topic=topic,
+                        partition=one.partition,
+                        position=one.position,
+                        end=one.end,
+                        seconds=round(one.seconds, 1),
+                    )
+                if stalled:
+                    return f"partition {stalled[0].partition} stands still at {stalled[0].position}"
+        finally:
+            self._tell_lag({}, {}, told)
+
+    def _tell_lag(self, positions: Mapping[int, int], ends: Mapping[int, int], gone: frozenset[int]) -> None:
+        for partition, end in ends.items():
+            lag = max(end - max(positions[partition], 0), 0)
+            self._measures.set("consumer_lag", lag, self._settings.topic, str(partition))
+        for partition in gone:
+            self._measures.forget("consumer_lag", self._settings.topic, str(partition))
 
     # -- the reader of the worker
 
@@ -163,6 +212,15 @@ class _Life:
         self._on_state(ConsumerState(Phase.REVOKED, partitions))
 
     async def _until_available(
+        self, attempt: Callable[[], Coroutine[Any, Any, None]], partitions: frozenset[int], abandon: asyncio.Event
+    ) -> bool:
+        self._progress.handler_begins(time.monotonic())
+        try:
+            return await self._attempt_until_available(attempt, partitions, abandon)
+        finally:
+            self._progress.handler_ends(time.monotonic())
+
+    async def _attempt_until_available(
         self, attempt: Callable[[], Coroutine[Any, Any, None]], partitions: frozenset[int], abandon: asyncio.Event
     ) -> bool:
         pause = _Pause()

@@ -46,6 +46,7 @@ class ConsumerSettings:
     """How to read one topic in one group. Times in seconds.
 
     `fetch_wait` is short because the embedded broker sleeps about half of it even when a record arrives.
+    A partition that stands still for `stall_seconds`, although there is something to read, makes a new life begin.
     """
 
     bootstrap: str
@@ -56,6 +57,7 @@ class ConsumerSettings:
     session_timeout: float = 6.0
     metadata_max_age: float = 3.0
     max_records: int = 5_000
+    stall_seconds: float = 30.0
 
 
 class Reader(Protocol):
@@ -132,6 +134,19 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         consumer = self._ensure_consumer()
         told = {tp.partition: await self.call_thread(consumer.committed, TopicPartition(*tp)) for tp in tps}
         return {partition: offset for partition, offset in told.items() if offset is not None}
+
+    def positions(self) -> dict[int, int]:
+        """Where fetching stands in each partition that is held, -1 where it has no place yet.
+
+        Read from the other thread as it is: asking would wait for what may be stuck.
+        """
+        consumer = self._consumer
+        subscription = None if consumer is None else consumer._subscription.subscription  # noqa: SLF001 - see above
+        assignment = None if subscription is None else subscription.assignment
+        if assignment is None:
+            return {}
+        places = {tp.partition: assignment.state_value(tp)._position for tp in assignment.tps}  # noqa: SLF001 - same
+        return {partition: -1 if place is None else place for partition, place in places.items()}
 
     async def wait_positions(self, tps: Iterable[Any]) -> None:
         consumer = self._ensure_consumer()
@@ -240,6 +255,10 @@ class _Consumer(driver.Consumer):  # type: ignore[misc]
         stored = {TopicPartition(*tps[partition]): offset for partition, offset in found.items() if partition in tps}
         await self.seek_wait(stored)
 
+    def positions(self) -> dict[int, int]:
+        found: dict[int, int] = self._thread.positions()
+        return found
+
     async def commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:  # noqa: ARG002 - faust's signature
         """Tell Kafka how far we are; nobody but lag tools relies on it where the reader keeps positions."""
         offsets = {tp: offset for tp, offset in self._durable.items() if self._told_kafka.get(tp) != offset}
@@ -337,6 +356,11 @@ class FaustWorker:
         await self._app.over.wait()
         reason: BaseException | None = self._app.crash_reason
         return reason
+
+    def positions(self) -> Mapping[int, int]:
+        """Where fetching stands in each partition that is held, -1 where it has no place yet."""
+        found: Mapping[int, int] = self._app.consumer.positions()
+        return found
 
     async def stop(self) -> None:
         """Leave the group. A thread that does not end in time is left behind."""

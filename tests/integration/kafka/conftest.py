@@ -11,6 +11,7 @@ import pytest_asyncio
 from processors.adapters.kafka.admin import KafkaAdmin
 from processors.adapters.kafka.consumer import ConsumerSettings, consume
 from processors.adapters.kafka.producer import KafkaProducer
+from processors.ports.measures import Measures
 from processors.ports.streams import ConsumerState, Outgoing, Phase, Positions, Record
 from tests.support.waiting import until
 from topology.topics import TopicSpec
@@ -34,9 +35,12 @@ class Place:
     bootstrap: str
     topic: str
     group: str
+    stall_seconds: float = 30.0
 
     def settings(self, client: str = "reader") -> ConsumerSettings:
-        return ConsumerSettings(self.bootstrap, self.group, self.topic, client, metadata_max_age=1.0)
+        return ConsumerSettings(
+            self.bootstrap, self.group, self.topic, client, metadata_max_age=1.0, stall_seconds=self.stall_seconds
+        )
 
 
 @dataclass
@@ -48,6 +52,7 @@ class Reading:
     polls: list[int] = field(default_factory=list)
     states: list[ConsumerState] = field(default_factory=list)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
+    measures: Measures = field(default_factory=Measures)
 
     async def __call__(self, records: Sequence[Record]) -> None:
         if self.handler is not None:
@@ -80,7 +85,9 @@ class Reading:
         self, place: Place, positions: Positions | None = None, client: str = "reader"
     ) -> AsyncIterator[asyncio.Task[None]]:
         self.stop = asyncio.Event()
-        task = asyncio.create_task(consume(place.settings(client), self, positions, self.stop, self.states.append))
+        task = asyncio.create_task(
+            consume(place.settings(client), self, positions, self.stop, self.states.append, self.measures)
+        )
         try:
             yield task
         finally:
