@@ -30,6 +30,7 @@ COMMANDS = {
     commands.BodyLost: "The step host died with the run in it.",
     commands.Diverged: "The body cannot go on as it is: replay took another way, or the bundle is broken.",
     commands.Cancel: "Mail: somebody wants the run to stop.",
+    commands.DeadlinePassed: "The run's time is over: it is stopped as by a cancel, whatever it is doing.",
 }
 REQUESTS = {
     requests.StepRequest: "Run a step. `started`: the body's side has begun attempt 1 by itself.",

@@ -29,6 +29,7 @@ CODES: Mapping[str, Code] = {
     "E_CONFIG": Code(400, "A setting is missing or wrong"),
     "E_CONNECTOR_UNKNOWN": Code(422, "The connector or its operation does not exist"),
     "E_CREDENTIALS": Code(401, "No usable credentials"),
+    "E_DEADLINE": Code(409, "The run's deadline passed"),
     "E_DUPLICATE_KEY": Code(422, "The same key stands twice in one object"),
     "E_DUPLICATE_STEP_ID": Code(422, "Two steps share one id"),
     "E_EGRESS_DENIED": Code(422, "A connector may not connect to this address"),

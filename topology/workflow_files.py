@@ -43,6 +43,7 @@ def read_workflow_file(document: Document, *, dev: bool) -> Parts:
             "concurrency": file.concurrency,
             "queueId": queue_id,
             "triggers": [trigger.id for trigger in triggers],
+            "deadline": file.deadline,
         }
     )
     parts.declared.append((spec, document.place(("name",))))

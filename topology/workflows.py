@@ -9,7 +9,7 @@ from pydantic import Field
 from topology.expressions import LANE_VARIABLES, STEP_VARIABLES
 from topology.lanes import lane_value
 from topology.queues import DEFAULT_QUEUE, Concurrency
-from topology.shapes import Line, QueueId, Spec, Text, TriggerId, WorkflowId, WorkflowName, templates_with
+from topology.shapes import Length, Line, QueueId, Spec, Text, TriggerId, WorkflowId, WorkflowName, templates_with
 from topology.steps import StepSpec
 from topology.templates import Template, compile_template
 from topology.triggers import WholeVersion, WorkflowTrigger
@@ -30,7 +30,7 @@ class WorkflowFile(Spec):
     """A YAML workflow file."""
 
     later: ClassVar[frozenset[str]] = frozenset(
-        {"input", "deadline", "timeout", "retry", "priority", "onFailure", "on_failure", "signals"}
+        {"input", "timeout", "retry", "priority", "onFailure", "on_failure", "signals"}
     )
 
     name: WorkflowName
@@ -39,12 +39,15 @@ class WorkflowFile(Spec):
     trigger: WorkflowTrigger | None = None
     concurrency: ConcurrencySpec | None = None
     queue: QueueId | None = None
+    deadline: Length | None = None
     steps: Annotated[list[StepSpec], Field(min_length=1, max_length=MAX_STEPS)]
     output: Annotated[Any, templates_with(STEP_VARIABLES)] = None
 
 
 class WorkflowSpec(Spec):
-    """A published version. A code workflow has no `steps`: its `entry` in the bundle does."""
+    """A published version. A code workflow has no `steps`: its `entry` in the bundle does. `deadline` is in seconds
+    from when the event was accepted.
+    """
 
     name: WorkflowName
     workflow_id: WorkflowId
@@ -59,6 +62,8 @@ class WorkflowSpec(Spec):
     concurrency: ConcurrencySpec | None = None
     queue_id: QueueId = DEFAULT_QUEUE
     triggers: list[TriggerId] = Field(default_factory=list)
+    # Not stored where none was declared: what was published before there were deadlines keeps its checksum.
+    deadline: Annotated[Length | None, Field(exclude_if=lambda seconds: seconds is None)] = None
 
     @cached_property
     def output_template(self) -> Template | None:

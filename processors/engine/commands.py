@@ -5,6 +5,7 @@ Items are named by step id. `token` tells one attempt from another in the life o
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from processors.engine.requests import BodyEnd, Request
 from schemas.records import ErrorInfo
@@ -71,4 +72,11 @@ class Cancel:
     reason: str
 
 
-Command = Claimed | Turn | Done | Failed | Due | BodyLost | Diverged | Cancel
+@dataclass(frozen=True, slots=True)
+class DeadlinePassed:
+    """The run's time is over, whatever it is doing and however many tries are left."""
+
+    at: datetime
+
+
+Command = Claimed | Turn | Done | Failed | Due | BodyLost | Diverged | Cancel | DeadlinePassed

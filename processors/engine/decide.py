@@ -10,11 +10,30 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from processors.engine import turns
-from processors.engine.commands import BodyLost, Cancel, Claimed, Command, Diverged, Done, Due, Failed, Turn
+from processors.engine.commands import (
+    BodyLost,
+    Cancel,
+    Claimed,
+    Command,
+    DeadlinePassed,
+    Diverged,
+    Done,
+    Due,
+    Failed,
+    Turn,
+)
 from processors.engine.effects import Arm, Block, CancelStep, CloseBody, Effect, StartBody
-from processors.engine.endings import CANCELLED, block, close, finish, lose_flying, rest
+from processors.engine.endings import block, close, finish, lose_flying, rest
 from processors.engine.ledger import Ledger
-from processors.engine.state import FIRST_TELLING_CRASH, Item, Phase, RunState
+from processors.engine.state import (
+    CANCELLED,
+    DEADLINE,
+    DEADLINE_TYPE,
+    FIRST_TELLING_CRASH,
+    Item,
+    Phase,
+    RunState,
+)
 from schemas.records import ErrorInfo, Kind, Record, Status
 
 CLOSE_GRACE = timedelta(seconds=10)
@@ -30,7 +49,7 @@ class Decision:
 def decide(state: RunState, command: Command, now: datetime, roll: float) -> Decision:
     """Decide one command. A run that has ended or is blocked answers nothing to anything."""
     ledger = Ledger(state, now, roll)
-    if state.ended is None and (state.blocked is None or isinstance(command, Claimed | Cancel)):
+    if state.ended is None and (state.blocked is None or isinstance(command, Claimed | Cancel | DeadlinePassed)):
         _dispatch(ledger, command)
     return Decision(ledger.records, ledger.effects)
 
@@ -52,7 +71,11 @@ def _dispatch(ledger: Ledger, command: Command) -> None:
         case Diverged():
             _diverged(ledger, command.error)
         case Cancel():
-            _cancel(ledger, command)
+            message = f"cancelled by {command.actor}: {command.reason}"
+            _stop(ledger, ErrorInfo(CANCELLED, "Cancelled", message, retryable=False))
+        case DeadlinePassed():
+            message = f"the run had not ended by its deadline, {command.at.isoformat(timespec='milliseconds')}"
+            _stop(ledger, ErrorInfo(DEADLINE, DEADLINE_TYPE, message, retryable=False))
         case _:
             assert_never(command)
 
@@ -64,6 +87,9 @@ def _claimed(ledger: Ledger, command: Claimed) -> None:
         ledger.effects.append(Block(ledger.error_of(state.blocked)))
     elif _is_cancelled(state):
         finish(ledger)
+    elif command.owner_lost and _is_hopeless(state):
+        _lose_again(ledger)
+        _give_up(ledger, "the executor that owned it was lost each time")
     else:
         _start_body(ledger)
 
@@ -165,15 +191,34 @@ def _body_lost(ledger: Ledger, command: BodyLost) -> None:
         return
     lose_flying(ledger)
     state.crashes += 1
-    is_hopeless = state.crashes >= max(state.most_crashes, FIRST_TELLING_CRASH)
-    if is_hopeless and state.closing is None:
-        message = f"its step host ended {state.crashes} times while this run was in it: {command.reason}"
-        close(ledger, ErrorInfo("E_WORKER_CRASH_LOOP", "WorkerCrashLoop", message, retryable=False))
-    if is_hopeless or _is_cancelled(state):
+    if _is_hopeless(state):
+        _give_up(ledger, command.reason)
+    elif _is_cancelled(state):
         finish(ledger)
     else:
         state.owner_lost = True
         _start_body(ledger)
+
+
+def _is_hopeless(state: RunState) -> bool:
+    return state.crashes >= max(state.most_crashes, FIRST_TELLING_CRASH)
+
+
+def _lose_again(ledger: Ledger) -> None:
+    """Without a body nobody tells what was in flight; steps that were lost before were tried again first of all."""
+    for name, item in ledger.state.items.items():
+        if item.phase is Phase.LOST:
+            item.attempt += 1
+            ledger.lose(name, item)
+
+
+def _give_up(ledger: Ledger, reason: str) -> None:
+    """The run takes its worker with it each time."""
+    state = ledger.state
+    if state.closing is None:
+        message = f"its worker ended {state.crashes} times in a row while this run was in it: {reason}"
+        close(ledger, ErrorInfo("E_WORKER_CRASH_LOOP", "WorkerCrashLoop", message, retryable=False))
+    finish(ledger)
 
 
 def _diverged(ledger: Ledger, error: ErrorInfo) -> None:
@@ -184,17 +229,16 @@ def _diverged(ledger: Ledger, error: ErrorInfo) -> None:
         block(ledger, error)
 
 
-def _cancel(ledger: Ledger, command: Cancel) -> None:
+def _stop(ledger: Ledger, why: ErrorInfo) -> None:
     """Without a body the run ends at once; with one, the body may clean up, for a while."""
     state = ledger.state
     if state.closing is not None:
         if state.blocked is not None:
             finish(ledger)
         return
-    message = f"cancelled by {command.actor}: {command.reason}"
-    close(ledger, ErrorInfo(CANCELLED, "Cancelled", message, retryable=False))
+    close(ledger, why)
     if not state.body_started:
         finish(ledger)
         return
     ledger.effects += [CancelStep(name) for name, item in state.items.items() if item.phase is Phase.IN_FLIGHT]
-    ledger.effects += [CloseBody(message), Arm(CLOSE_TIMER, ledger.now + CLOSE_GRACE)]
+    ledger.effects += [CloseBody(why.message), Arm(CLOSE_TIMER, ledger.now + CLOSE_GRACE)]

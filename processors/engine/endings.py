@@ -6,12 +6,11 @@ from processors.engine.effects import Block, End, Park
 from processors.engine.ledger import Ledger
 from processors.engine.moves import Move, RunStatus, step
 from processors.engine.requests import BodyEnd, BodyStatus
-from processors.engine.state import Phase
+from processors.engine.state import CANCELLED, Phase, cancels
 from schemas.records import ErrorInfo, Status
 
 # A wait that is shorter than giving the slot back and getting it again is waited out in place.
 WORTH_PARKING = timedelta(milliseconds=200)
-CANCELLED = "E_CANCELLED"
 _OPEN = frozenset({Phase.IN_FLIGHT, Phase.LOST, Phase.RETRYING, Phase.TIMER})
 
 
@@ -52,7 +51,7 @@ def finish(ledger: Ledger) -> None:
 def outcome_of(error: ErrorInfo | None) -> RunStatus:
     if error is None:
         return step(RunStatus.RUNNING, Move.SUCCEED)
-    return step(RunStatus.RUNNING, Move.CANCEL if error.code == CANCELLED else Move.FAIL)
+    return step(RunStatus.RUNNING, Move.CANCEL if cancels(error) else Move.FAIL)
 
 
 def _end(ledger: Ledger, value: str | None, error: ErrorInfo | None) -> None:

@@ -46,7 +46,7 @@ class Move(StrEnum):
     UNBLOCK = "operator or new version"
     SUCCEED = "body returned"
     FAIL = "body ended in error"
-    CANCEL = "cancelled"
+    CANCEL = "cancelled or past its deadline"
 
 
 MOVES: Mapping[RunStatus, Mapping[Move, RunStatus]] = {

@@ -51,6 +51,18 @@ class Closing:
     cancelled: bool
 
 
+CANCELLED = "E_CANCELLED"
+DEADLINE = "E_DEADLINE"
+DEADLINE_TYPE = "DeadlinePassed"
+
+
+def cancels(error: ErrorInfo | None) -> bool:
+    """Whether an end with this error is a cancellation, and no failure. The type tells our deadline from a step's own
+    error of that code.
+    """
+    return error is not None and (error.code == CANCELLED or (error.code, error.type) == (DEADLINE, DEADLINE_TYPE))
+
+
 MOST_CRASHES = 5
 # The host that a run shares, and the one that it shares with suspects after that, may have ended by a neighbour's
 # doing. From its third on it is alone, and only that can tell.
@@ -118,8 +130,7 @@ def fold_record(state: RunState, record: Record) -> None:
 def _fold_control(state: RunState, record: Record) -> None:
     match record.status:
         case Status.CLOSING:
-            cancelled = record.error is not None and record.error.code == "E_CANCELLED"
-            state.closing = Closing(record, cancelled)
+            state.closing = Closing(record, cancels(record.error))
         case Status.ENDED:
             state.ended = record
         case Status.BLOCKED:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class NewRun:
     """One run to be made. `lane` is its lane's value; `ordered` says whether the lane keeps order.
 
-    Times are ISO-8601 UTC text; `input` is JSON text, byte for byte as it was sent.
+    Times are ISO-8601 UTC text; `input` is JSON text, byte for byte as it was sent; `deadline` is in seconds from
+    acceptance.
     """
 
     run_id: str
@@ -28,6 +29,7 @@ class NewRun:
     redrive_count: int
     occurred_at: str
     input: str
+    deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

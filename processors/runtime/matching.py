@@ -190,6 +190,7 @@ def _new_run(
         redrive_count=envelope.redrive_count,
         occurred_at=envelope.occurred_at,
         input=envelope.data,
+        deadline=definition.spec.deadline,
     )
 
 

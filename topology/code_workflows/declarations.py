@@ -9,12 +9,12 @@ from schemas.errors import Place, Refused
 from topology.code_workflows.source import SDK, PythonFile
 from topology.names import hint
 from topology.problems import Problems, validate
-from topology.shapes import QueueId, Spec, Text, WorkflowName
+from topology.shapes import Length, QueueId, Spec, Text, WorkflowName
 from topology.triggers import WholeVersion, WorkflowTrigger
 from topology.workflows import ConcurrencySpec
 from topology.yaml_source import Document, Path, Spot
 
-_OPTIONS = ("name", "version", "description", "trigger", "concurrency", "queue")
+_OPTIONS = ("name", "version", "description", "trigger", "concurrency", "queue", "deadline")
 _WRITTEN_OUT = "is read without running the file, so it must be written out here"
 # The decorator is Python, so its keys may be too.
 _CAMEL = {
@@ -32,6 +32,7 @@ class _Header(Spec):
     version: WholeVersion
     description: Text | None = None
     queue: QueueId | None = None
+    deadline: Length | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class CodeWorkflow:
     version: int
     description: str | None
     queue: str | None
+    deadline: float | None
     trigger: WorkflowTrigger | None
     concurrency: ConcurrencySpec | None
     place: Place
@@ -110,6 +112,7 @@ def _read(
         read.version,
         read.description,
         read.queue,
+        read.deadline,
         trigger,
         concurrency,
         place,

@@ -60,6 +60,7 @@ def _declare(module: PythonFile, workflow: CodeWorkflow, digest: str, *, dev: bo
             "concurrency": workflow.concurrency,
             "queueId": queue_id,
             "triggers": [trigger.id for trigger in triggers],
+            "deadline": workflow.deadline,
         }
     )
     parts.declared.append((spec, workflow.place))

@@ -59,6 +59,11 @@ def check_timeout(item: str, timeout: Duration | None) -> float:
     return seconds
 
 
+def check_deadline(deadline: Duration | None) -> None:
+    if deadline is not None and _duration("the deadline", deadline) <= 0:
+        raise DeclarationError("the deadline must be above 0")
+
+
 def check_sleep(item: str, duration: Duration) -> float:
     return _duration(f"the duration of sleep {item!r}", duration)
 

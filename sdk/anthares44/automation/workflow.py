@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from anthares44.automation.context import Context
-from anthares44.automation.options import DeclarationError, check_concurrency, check_id
+from anthares44.automation.durations import Duration
+from anthares44.automation.options import DeclarationError, check_concurrency, check_deadline, check_id
 
 Body = Callable[[Context, Any], Coroutine[Any, Any, Any]]
 _Function = TypeVar("_Function", bound=Callable[..., Coroutine[Any, Any, Any]])
@@ -34,12 +35,13 @@ def workflow(
     trigger: Mapping[str, Any] | None = None,
     queue: str | None = None,
     description: str | None = None,
+    deadline: Duration | None = None,
 ) -> Callable[[_Function], _Function]:
     """Declare `async def body(ctx, input)` as a version of a workflow; the function itself is unchanged.
 
     `version` is an integer from 1 up. `concurrency` is `{"max": n, "partition_key": "..."}`. `trigger`
-    (`{"event": "a.b"}`), `queue` (`"q_..."`) and `description` are for publication, which reads and checks them
-    from the source; here they only have to be of the right kind.
+    (`{"event": "a.b"}`), `queue` (`"q_..."`), `description` and `deadline` (`"30m"`, from when the event was accepted)
+    are for publication, which reads and checks them from the source; here they only have to be of the right kind.
     """
     for option, value, kind in (
         ("trigger", trigger, Mapping),
@@ -51,6 +53,7 @@ def workflow(
     try:
         check_id(name)
         limits = check_concurrency(concurrency)
+        check_deadline(deadline)
     except DeclarationError as error:
         raise ValueError(f"workflow {name!r}: {error}") from None
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:

@@ -15,6 +15,7 @@ FLOW = """
 name: refund-review
 version: 3
 concurrency: {max: 25, partitionKey: "{{ input.order.id }}"}
+deadline: 30m
 steps: [{id: pause, uses: sleep, duration: 1s}]
 """
 PLAIN = """
@@ -89,6 +90,7 @@ def test_a_run_carries_the_envelope_the_version_and_its_place() -> None:
         "redrive_count": 0,
         "occurred_at": "2026-07-19T14:02:11.884Z",
         "input": envelope.data,
+        "deadline": 1800.0,
     }
 
 

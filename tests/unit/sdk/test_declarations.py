@@ -72,6 +72,12 @@ def test_concurrency_is_checked(concurrency: dict[str, Any]):
         workflow("w", version=1, concurrency=concurrency)
 
 
+@pytest.mark.parametrize("deadline", ["0s", "soon", -1, True, [1]])
+def test_a_deadline_is_a_duration_above_zero(deadline: Any):
+    with pytest.raises(ValueError, match="deadline"):
+        workflow("w", version=1, deadline=deadline)
+
+
 def test_a_body_is_a_coroutine_function_of_two():
     with pytest.raises(TypeError, match="async def"):
 

@@ -92,6 +92,11 @@ def test_the_decorator_may_carry_trigger_concurrency_and_queue() -> None:
     assert short.references[0].place == Place("flows/f.py", 3, 48)
 
 
+def test_the_decorator_may_carry_a_deadline() -> None:
+    (spec,) = publish(body("pass", decorator='@workflow("x", version=1, deadline="30m")')).workflows
+    assert spec.deadline == 1800.0
+
+
 @pytest.mark.parametrize(
     "head",
     [
@@ -128,6 +133,8 @@ def test_the_sdk_is_known_under_any_name(head: str) -> None:
         ('@workflow("W W", version=1)', 11, "a workflow name"),
         ('@workflow("w", version=1, **options)', 29, "written out"),
         ('@workflow("w", version=1, trigers={})', 35, "`trigger`?"),
+        ('@workflow("w", version=1, deadline="0s")', 36, "above 0"),
+        ('@workflow("w", version=1, deadline=LATER)', 36, "written out"),
         ('@workflow("w", version=1, trigger={"event": E})', 35, "written out"),
         ('@workflow("w", version=1, trigger={"evnt": "a"})', 36, "`event`?"),
         ('@workflow("w", version=1, trigger={})', 35, "`event`"),

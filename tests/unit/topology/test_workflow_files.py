@@ -7,6 +7,7 @@ import pytest
 from schemas.errors import Place, Refused
 from topology.publication import Publication, read_files
 from topology.steps import ConnectorStep, SleepStep, SqlStep
+from topology.workflows import WorkflowSpec
 
 GUIDE = """\
 name: invoice-settle
@@ -126,6 +127,24 @@ def test_steps_take_input_conditions_and_parameters() -> None:
     assert second.bound_values.render({"steps": {"first": {"ref": 2**70}}}) == [2**70, 7]
     assert spec.queue_id == "q_default"
     assert spec.lane_of({}) is None
+
+
+def test_a_deadline_is_a_length_from_acceptance() -> None:
+    (spec,) = publish(workflow(head="deadline: 30m\n")).workflows
+    assert spec.deadline == 1800.0
+    assert WorkflowSpec.from_json(spec.to_json()) == spec
+    assert publish(workflow()).workflows[0].deadline is None
+
+
+def test_a_workflow_without_a_deadline_is_stored_as_before_there_were_any() -> None:
+    """A published version keeps its checksum, so that it can be published again as it is."""
+    assert "deadline" not in publish(workflow()).workflows[0].to_json()
+
+
+@pytest.mark.parametrize("written", ["0s", "-1", "soon", "400d", "[1s]"])
+def test_a_deadline_that_is_none_is_refused_at_its_place(written: str) -> None:
+    error = only_error(workflow(head=f"deadline: {written}\n"))
+    assert (error.code, error.place) == ("E_SPEC_INVALID", Place("w.yaml", 3, 11))
 
 
 def test_triggers_of_a_workflow_file() -> None:
