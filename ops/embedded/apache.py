@@ -3,6 +3,7 @@
 For tests against the real thing. Loopback only, free ports, data in the given folder.
 """
 
+import asyncio
 import shutil
 import uuid
 from pathlib import Path
@@ -49,6 +50,11 @@ class ApacheKafka(Server):
     @property
     def bootstrap(self) -> str:
         return f"{HOST}:{self.port}"
+
+    async def start_empty(self) -> None:
+        """As a new cluster at the old address: topics, records and offsets are gone."""
+        await asyncio.to_thread(shutil.rmtree, self._folder / "data", ignore_errors=True)
+        await self.start()
 
     async def start(self) -> None:
         self.port = free_port(self.port)

@@ -45,6 +45,10 @@ class EmbeddedBroker(Server):
     def bootstrap(self) -> str:
         return f"{HOST}:{self.port}"
 
+    async def start_empty(self) -> None:
+        """It never holds anything from before."""
+        await self.start()
+
     async def start(self) -> None:
         for _ in range(TRIES):
             self.port = free_port(self._wished_port)

@@ -116,6 +116,12 @@ class EmbeddedPostgres(Server):
                 break  # only a port that was taken in this very moment is worth another try
         await self._give_up()
 
+    async def stop_immediately(self) -> None:
+        """As `pg_ctl stop -m immediate`: no checkpoint, connections are cut, the next start recovers."""
+        if self._kept is not None:
+            await self._kept.kill(signal.SIGQUIT)
+            self._kept = None
+
     async def create_database(self, name: str, owner_password: str) -> str:
         """A database and a login role of that name that owns it; both may exist. Returns the role's address."""
         binaries = self._binaries or installed_binaries()

@@ -104,14 +104,18 @@ class Kept:
             stdin.close()
         await self._keeper.wait()
 
-    async def kill(self) -> None:
+    async def kill(self, with_signal: signal.Signals = signal.SIGKILL) -> None:
         """End it at once, as a crash would."""
-        if self.is_running:
-            with contextlib.suppress(ProcessLookupError):  # it may end by itself in this very moment
-                os.kill(self.pid, signal.SIGKILL)
+        self.send(with_signal)
         await self._keeper.wait()
         if self._keeper.stdin is not None:
             self._keeper.stdin.close()
+
+    def send(self, one: signal.Signals) -> None:
+        """A signal to the child; nothing happens to one that is gone."""
+        if self.is_running:
+            with contextlib.suppress(ProcessLookupError):  # it may end by itself in this very moment
+                os.kill(self.pid, one)
 
     def log_tail(self) -> str:
         """The last lines of its log, for a message."""

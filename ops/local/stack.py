@@ -1,7 +1,8 @@
 """Embedded servers, a migrated log, a project with its own database and token, and every role as a process.
 
 `async with LocalStack(options) as stack:` and the public doors are open at `stack.url`. Everything is under one
-folder; leaving the block stops all of it in good order.
+folder; leaving the block stops all of it in good order. Inside it any part may be killed, paused and started again:
+`stack.processes["executor"]`, `stack.servers.postgres`, `stack.servers.broker`.
 """
 
 import asyncio
@@ -34,7 +35,11 @@ DATABASE_SECRET = "sec_database"  # noqa: S105  the name of a secret, not one
 
 @dataclass(frozen=True, slots=True)
 class LocalOptions:
-    """`environment` reaches every role beside the settings; ports of 0 mean any free one."""
+    """`environment` reaches every role beside the settings; ports of 0 mean any free one.
+
+    A role that is named twice runs as two processes: `executor` and `executor-2`. `environment_of` is for one process,
+    by that name.
+    """
 
     project: str = "dev"
     persist: Path | None = None
@@ -44,6 +49,7 @@ class LocalOptions:
     kafka: BrokerKind = "embedded"
     roles: Sequence[str] = ROLES
     environment: Mapping[str, str] = field(default_factory=dict)
+    environment_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def _silent(part: str, state: str) -> None:
@@ -51,7 +57,9 @@ def _silent(part: str, state: str) -> None:
 
 
 class LocalStack:
-    """`processes` are the roles by name; `project_dsn` is the database that the project's SQL steps write to."""
+    """`processes` are the roles by the name of the process; `url` is the first gateway, of any other see its `told`.
+    `project_dsn` is the database that the project's SQL steps write to.
+    """
 
     url: str
     token: str
@@ -69,6 +77,7 @@ class LocalStack:
             on_progress=on_progress,
         )
         self.processes: dict[str, RoleProcess] = {}
+        self._settings: dict[str, str] = {}
 
     @property
     def folder(self) -> Path:
@@ -116,16 +125,22 @@ class LocalStack:
         save(identity, self.folder)
         self.token = identity.token
         self.url = f"http://127.0.0.1:{port}"
-        environment = self._environment(identity, port)
-        logs = self.folder / "logs"
-        self.processes = {
-            role: RoleProcess(role, {**environment, "A44_OWNER": f"local-{role}"}, logs / f"{role}.log")
-            for role in self.options.roles
-        }
+        self._settings = self._environment(identity, port)
+        for role in self.options.roles:
+            self.add(role)
         started = await asyncio.gather(*map(self._start, self.processes.values()), return_exceptions=True)
         for failure in started:
             if failure is not None:
                 raise failure
+
+    def add(self, role: str) -> RoleProcess:
+        """One more process of a role, to be started; it is stopped with the others."""
+        number = 1 + sum(process.role == role for process in self.processes.values())
+        name = role if number == 1 else f"{role}-{number}"
+        own = {"A44_OWNER": f"local-{name}", **({"A44_GATEWAY_PORT": str(free_port())} if number > 1 else {})}
+        environment = {**self._settings, **own, **self.options.environment_of.get(name, {})}
+        process = self.processes[name] = RoleProcess(role, environment, self.folder / "logs" / f"{name}.log", name)
+        return process
 
     def _choose_port(self, last: int) -> int:
         """The wished port; else the one of the last start, where senders still look for us, if it is free."""
@@ -163,9 +178,9 @@ class LocalStack:
         }
 
     async def _start(self, process: RoleProcess) -> None:
-        self._on_progress(process.role, "starting")
+        self._on_progress(process.name, "starting")
         await process.start()
-        self._on_progress(process.role, "ready")
+        self._on_progress(process.name, "ready")
 
     async def _stop_roles(self) -> None:
         await asyncio.gather(*(process.stop() for process in self.processes.values()))
