@@ -12,6 +12,7 @@ from anthares44.automation.errors import (
     StepError,
     StepTimeout,
 )
+from anthares44.automation.inbox import Inbox
 from anthares44.automation.steps import step
 from anthares44.automation.workflow import workflow
 
@@ -19,6 +20,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Context",
+    "Inbox",
     "MisuseError",
     "PermanentError",
     "ResultError",
