@@ -43,6 +43,18 @@ MEASURES: Mapping[str, Measure] = {
         Kind.GAUGE, "records that are in a partition read here and were not fetched yet", ("topic", "partition")
     ),
     "run_crash_loops_total": Measure(Kind.COUNTER, "runs that were ended because they kept ending their worker"),
+    "partitions_ahead_days": Measure(
+        Kind.GAUGE, "for how many days from now a table has a partition for every instant", ("table",)
+    ),
+    "partitions_dropped_total": Measure(
+        Kind.COUNTER, "partitions that were dropped because they were over and wholly sent", ("table",)
+    ),
+    "oldest_snapshot_age_seconds": Measure(
+        Kind.GAUGE, "how long ago the oldest open transaction began that keeps dead rows from being cleaned up"
+    ),
+    "wakeups_total": Measure(
+        Kind.COUNTER, "looks that found something to do, by what woke them: a notification or the poll", ("by",)
+    ),
 }
 
 

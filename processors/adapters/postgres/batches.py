@@ -1,21 +1,27 @@
 """One transaction as one flush: statements go out together, from BEGIN to Sync, with no client turn inside.
 
 A process that stops in the middle therefore holds no row lock: the server has the whole transaction, or
-none of it. Answers are read after the commit.
+none of it. Answers are read after the commit. A batch that a deadlock or a missing partition undid is repeated.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import psycopg
+import structlog
 from psycopg import AsyncConnection, AsyncCursor
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from processors.adapters.postgres.arrays import with_literals
+from processors.adapters.postgres.partitions import make_missing_one, missing_one
+from processors.ports import crash_points
 from schemas.errors import Broken, Unavailable
 
+_log = structlog.get_logger("batches")
 Statement = tuple[str, Mapping[str, Any]]
+_TRIES: Final = 10
+_UNDONE_BY_OTHERS: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 
 
 class SessionOverError(Exception):
@@ -30,16 +36,16 @@ async def commit(conn: AsyncConnection[TupleRow], batch: Sequence[Statement]) ->
     """Run the statements in one transaction; answer the rows of each. Nothing is committed when it raises,
     except for `ConnectionLostError`, which does not know.
     """
-    cursors: list[AsyncCursor[TupleRow]] = []
-    sent = [(text, with_literals(params)) for text, params in batch]
     try:
-        async with conn.pipeline():
-            await conn.execute("begin", prepare=False)
-            cursors = [await conn.cursor(binary=True).execute(text, params) for text, params in sent]
-            await conn.execute("commit", prepare=False)
-        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+        sent = [(text, with_literals(params)) for text, params in batch]
+        for left in reversed(range(_TRIES)):
+            try:
+                return await _attempt(conn, sent)
+            except psycopg.Error as exc:
+                await _clear(conn)
+                if not left or not await _may_repeat(conn, exc):
+                    raise
     except psycopg.Error as exc:
-        await _clear(conn)
         told = _translated(exc, conn)
         if isinstance(told, ConnectionLostError):
             await conn.close()  # a broken pipeline may leave it looking open
@@ -47,6 +53,32 @@ async def commit(conn: AsyncConnection[TupleRow], batch: Sequence[Statement]) ->
     except UnicodeEncodeError as exc:
         await _clear(conn)
         raise Broken("E_INTERNAL", "a batch holds text with half of a surrogate pair") from exc
+    raise AssertionError("the last try answers or raises")
+
+
+async def _attempt(conn: AsyncConnection[TupleRow], sent: Sequence[Statement]) -> list[list[TupleRow]]:
+    async with conn.pipeline() as pipeline:
+        await conn.execute("begin", prepare=False)
+        cursors: list[AsyncCursor[TupleRow]] = [
+            await conn.cursor(binary=True).execute(text, params) for text, params in sent
+        ]
+        if crash_points.is_armed("after_statements_before_commit"):
+            await pipeline.sync()  # the server has run them; inside a transaction a Sync commits nothing
+            crash_points.reach("after_statements_before_commit")
+        await conn.execute("commit", prepare=False)
+    return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+
+async def _may_repeat(conn: AsyncConnection[TupleRow], exc: psycopg.Error) -> bool:
+    """Whether the same batch may succeed now. A partition that a row did not find is made on the way."""
+    if exc.sqlstate in _UNDONE_BY_OTHERS:
+        _log.info("batch_repeated", sqlstate=exc.sqlstate)
+        return True
+    missing = missing_one(exc)
+    if missing is None:
+        return False
+    await make_missing_one(conn, *missing)
+    return True
 
 
 async def _clear(conn: AsyncConnection[TupleRow]) -> None:

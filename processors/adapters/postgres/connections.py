@@ -31,14 +31,14 @@ _OPTIONS = " ".join(
 _HOT_OPTIONS = f"{_OPTIONS} -c enable_seqscan=off -c random_page_cost=1.1"
 
 
-async def connect(dsn: str, role: str) -> AsyncConnection[TupleRow]:
-    """Open one autocommit connection named after the process's role."""
+async def connect(dsn: str, role: str, more_options: str = "") -> AsyncConnection[TupleRow]:
+    """Open one autocommit connection named after the process's role. `more_options` are further `-c name=value`."""
     try:
         return await AsyncConnection.connect(
             dsn,
             autocommit=True,
             application_name=f"a44-{role}",
-            options=_HOT_OPTIONS,
+            options=f"{_HOT_OPTIONS} {more_options}",
             connect_timeout=10,
             prepare_threshold=1,
         )
