@@ -13,7 +13,7 @@ from processors.gateway.parts import Parts, json_response
 from processors.ports.door import Acceptance
 from processors.ports.tokens import WRITE
 from processors.runtime.matching import manual_run
-from schemas.errors import Refused
+from schemas.errors import Refused, Unavailable
 from schemas.ids import new_event_id
 
 _EMPTY = msgspec.Raw(b"{}")
@@ -69,9 +69,18 @@ class ManualRuns:
                 window=parts.limits.dedup_window,
             )
         )
-        if patience and answer.run_id is not None and await parts.ends.wait(answer.run_id, patience):
+        if patience and answer.run_id is not None and await self._has_ended(answer.run_id, patience):
             return json_response(await run_document(parts, token.project_id, answer.run_id))
         return await parts.told(answer, "header")
+
+    async def _has_ended(self, run_id: str, patience: float) -> bool:
+        """Not that it knew of, when this process stops meanwhile: the run is made, and its end can be asked again."""
+        try:
+            return await self._parts.ends.wait(run_id, patience) is not None
+        except Unavailable as exc:
+            if exc.code != "E_SHUTTING_DOWN":
+                raise
+            return False
 
 
 def _request_hash(workflow_id: str, fields: RunFields) -> bytes:
