@@ -63,6 +63,7 @@ CODES: Mapping[str, Code] = {
     "E_STEP_FAILED": Code(422, "The step raised an error"),
     "E_STEP_INSIDE_STEP": Code(422, "A step was started inside a step"),
     "E_STEP_TIMEOUT": Code(504, "The step ran past its timeout"),
+    "E_STEP_MEMORY": Code(507, "The step asked for more memory than its host may take"),
     "E_STEP_TIMEOUT_MISSING": Code(422, "A step declares no timeout"),
     "E_TIMESTAMP_SKEW": Code(408, "The timestamp is too far from the server's clock"),
     "E_TOKEN": Code(401, "The token is missing or not valid"),

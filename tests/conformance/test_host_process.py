@@ -57,6 +57,13 @@ def test_a_thread_that_is_late_is_told_and_lingers(host: StepHost):
     assert not [message for message in host.idle if message["t"] in ("DONE", "FAILED")]
 
 
+def test_memory_that_is_not_to_be_had_is_an_error_of_the_step(host: StepHost):
+    failed = run_one(host, kind="asks_for_too_much")
+    assert (failed["error"]["code"], failed["error"]["retryable"]) == ("E_STEP_MEMORY", True)
+    assert "'only' asked for more memory" in failed["error"]["message"]
+    assert run_one(host, run="run_2", kind="says_where")["t"] == "DONE"
+
+
 def test_the_timeout_of_a_queued_function_runs_from_its_start(host: StepHost):
     assert host.load("calls")["t"] == "LOADED"
     given = json.dumps({"kind": "sleeps_in_thread", "seconds": 0.3, "timeout": 0.5})

@@ -59,6 +59,19 @@ class RememberingListener:
     def diverged(self, run_id: str, fence: int, error: ErrorInfo) -> None:
         self._remember("diverged", run_id, fence, error)
 
+    def late(
+        self,
+        run_id: str,
+        fence: int,
+        item: str,
+        attempt: int,
+        status: str,
+        value: str | None,
+        error: ErrorInfo | None,
+        cost: float,
+    ) -> None:
+        self._remember("late", run_id, fence, item, attempt, status, value, error, cost)
+
     def lost(self, runs: Sequence[tuple[str, int]], reason: str) -> None:
         for run_id, fence in runs:
             self._remember("lost", run_id, fence, reason)

@@ -86,7 +86,7 @@ class Fleet:
         return min(apart, key=lambda host: len(host.runs))
 
     def _place_alone(self) -> None:
-        while self._alone and sum(host.room is Room.ALONE for host in self._hosts) < self._settings.alone_hosts:
+        while self._alone and sum(map(_is_taken_alone, self._hosts)) < self._settings.alone_hosts:
             run, program = self._alone.popleft()
             if not run.over:
                 self._host_for(program, Room.ALONE).take(run, program)
@@ -182,7 +182,13 @@ class Fleet:
         self._watch.check(list(self._hosts))
         for host, run_id, item in self.leftovers.overdue(now):
             self._watch.leftover(host, run_id, item, now)
+        self._place_alone()
         for host in list(self._hosts):
-            idle = not host.runs and now - host.empty_since > self._settings.idle
+            idle = host.is_at_rest and now - host.empty_since > self._settings.idle
             if idle and host is not self._spare and host.stage is Stage.SERVING:
                 self._stop(host)
+
+
+def _is_taken_alone(host: Host) -> bool:
+    """A host for one run. Where that has left, and code of it runs on, the place is free for the next one."""
+    return host.room is Room.ALONE and (bool(host.runs) or host.stage is Stage.STOPPING)

@@ -1,7 +1,7 @@
 """What a host says, turned into calls of the listener: one small function a message type.
 
-A message of a run (or of another life of it) that the host does not hold is ignored, and so is the outcome of
-an attempt that is not running: both are late.
+A message of a run (or of another life of it) that the host does not hold is ignored. The outcome of an attempt whose
+run has left is told as late, once; one that was stopped in time, or whose outcome was told before, has nothing to tell.
 """
 
 import time
@@ -17,6 +17,8 @@ from processors.executor.hosts.host import Host
 from processors.executor.hosts.values import checked_end, value_problem
 from processors.ports.bodies import BodyListener
 from schemas.records import ErrorInfo
+
+STOPPED = "E_CANCELLED"
 
 _log = structlog.get_logger(__name__)
 
@@ -46,22 +48,26 @@ class Hearing:
 
     def _turn(self, host: Host, message: said.Turn) -> None:
         run = _held(host, message)
-        if run is None:
-            return
         for wanted in message.requests:
             if type(wanted) is said.Step and wanted.started:
                 allowed = wanted.timeout + self._grace
                 begun = Attempt(wanted.item, 1, wanted.token or "", allowed, time.monotonic() + allowed)
-                host.note_attempt(run, begun)
+                if run is not None:
+                    host.note_attempt(run, begun)
+                else:  # it crossed the drop
+                    host.left_over(message.run, message.fence, begun)
+        if run is None:
+            return
         end = checked_end(message.ended)
         requests = [said.request_of(wanted) for wanted in message.requests]
         self._listener.turned(run.run_id, run.fence, message.after, requests, end)
 
     def _done(self, host: Host, message: said.Done) -> None:
         run = _held(host, message)
-        if run is None or not _was_running(run, message):
-            return
         problem = value_problem(message.value)
+        if run is None or not _was_running(run, message):
+            self._tell_late(host, message, None if problem else message.value, problem)
+            return
         if problem is not None:
             self._report_failure(run, message, problem)
         else:
@@ -71,13 +77,25 @@ class Hearing:
         host.attempt_over(run)
 
     def _failed(self, host: Host, message: said.Failed) -> None:
-        run = _held(host, message)
+        run, error = _held(host, message), said.error_of(message.error)
         if run is None or not _was_running(run, message):
+            self._tell_late(host, message, None, error)
             return
         if message.lingers:
             host.owner.leftovers.add(host, run.run_id, message.item, time.monotonic() + self._grace)
-        self._report_failure(run, message, said.error_of(message.error))
+        self._report_failure(run, message, error)
         host.attempt_over(run)
+
+    def _tell_late(
+        self, host: Host, message: said.Done | said.Failed, value: str | None, error: ErrorInfo | None
+    ) -> None:
+        owed = (message.fence, message.attempt, message.token)
+        if not host.settle_late(message.run, message.item, owed) or (error is not None and error.code == STOPPED):
+            return
+        status = "succeeded" if error is None else "failed"
+        self._listener.late(
+            message.run, message.fence, message.item, message.attempt, status, value, error, message.cost
+        )
 
     def _report_failure(self, run: HeldRun, message: said.Done | said.Failed, error: ErrorInfo) -> None:
         self._listener.failed(*run.name, message.item, message.attempt, message.token, error, message.cost)

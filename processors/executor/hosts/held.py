@@ -23,6 +23,10 @@ class Attempt:
 class RunHost(Protocol):
     """What a run asks of the host it is in."""
 
+    @property
+    def takes_attempts(self) -> bool:
+        """Whether it is going on: nothing new starts in a host that was withdrawn."""
+
     def send(self, message: dict[str, Any]) -> None: ...
 
     def launch(self, launch: "Launch") -> None: ...
@@ -34,7 +38,7 @@ class RunHost(Protocol):
 class HeldRun:
     """`start` and `early` (messages that wait until START is sent) are kept until the host has it.
 
-    `over`: nobody asks for it any more.
+    `unbegun` are attempts that were asked for and held back. `over`: nobody asks for the run any more.
     """
 
     run_id: str
@@ -44,6 +48,7 @@ class HeldRun:
     over: bool = False
     attempts: dict[str, Attempt] = field(default_factory=dict)
     early: list[dict[str, Any]] = field(default_factory=list)
+    unbegun: "dict[str, Launch]" = field(default_factory=dict)
 
     @property
     def name(self) -> tuple[str, int]:

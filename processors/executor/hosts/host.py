@@ -103,11 +103,20 @@ class Host:
 
     @property
     def takes_suspects(self) -> bool:
-        return self.room is Room.APART and self.stage in {Stage.STARTING, Stage.SERVING}
+        return self.room is Room.APART and self.takes_attempts
+
+    @property
+    def takes_attempts(self) -> bool:
+        return self.stage in {Stage.STARTING, Stage.SERVING}
 
     @property
     def begun(self) -> bool:
         return self._process is not None
+
+    @property
+    def is_at_rest(self) -> bool:
+        """No run is in it, and none that has left it has an outcome to come."""
+        return not self.runs and not self.owner.leftovers.owes(self)
 
     @property
     def is_sound(self) -> bool:
@@ -269,19 +278,31 @@ class Host:
         self.next_deadline = min(self.next_deadline, attempt.deadline)
 
     def drop(self, run: HeldRun) -> None:
-        """Threads of its attempts may go on: they are left over until their own deadline."""
-        for attempt in run.attempts.values():
-            self.owner.leftovers.add(self, run.run_id, attempt.item, attempt.deadline)
+        """Its attempts owe their outcome: what cannot be stopped goes on, until its own deadline at most."""
+        self._leave_over(run)
         self._forget(run)
         self._note_empty()
 
     def give_up(self, runs: Iterable[HeldRun], reason: str) -> None:
         given_up = list(runs)
         for run in given_up:
+            if self.stage is not Stage.GONE:
+                self._leave_over(run)
             self._forget(run)
         if given_up:
             self.owner.give_up(given_up, reason)
         self._note_empty()
+
+    def left_over(self, run_id: str, fence: int, attempt: Attempt) -> None:
+        """It runs here for a run that has left."""
+        self.owner.leftovers.add_owing(self, run_id, fence, attempt)
+
+    def settle_late(self, run_id: str, item: str, attempt: tuple[int, int, str]) -> bool:
+        """The outcome of an attempt (fence, number, token) that no run here waits for. Whether it was owed."""
+        was_owed = self.owner.leftovers.settle(self, run_id, item, attempt)
+        if was_owed:
+            self._note_empty()
+        return was_owed
 
     def attempt_over(self, run: HeldRun) -> None:
         """After an outcome was reported: in a withdrawn host a run at rest has nothing to wait for."""
@@ -305,7 +326,11 @@ class Host:
         if run.start is None and not self._link.over:
             self._link.send({"t": "DROP", "run": run.run_id, "fence": run.fence})
 
+    def _leave_over(self, run: HeldRun) -> None:
+        for attempt in run.attempts.values():
+            self.left_over(*run.name, attempt)
+
     def _note_empty(self) -> None:
-        if not self.runs and self.stage is not Stage.GONE:
+        if self.is_at_rest and self.stage is not Stage.GONE:
             self.empty_since = time.monotonic()
             self.owner.host_empty(self)

@@ -75,7 +75,9 @@ class StepHosts:
     ) -> None:
         run = self._held(run_id, fence)
         if run is not None:
-            self._send(run, calls.delivery(run_id, fence, seq, item, outcome, value, error, at, go_until))
+            may_go = run.host is None or run.host.takes_attempts
+            until = go_until if may_go else None
+            self._send(run, calls.delivery(run_id, fence, seq, item, outcome, value, error, at, until))
 
     def run_step(self, run_id: str, fence: int, item: str, attempt: int, token: str, key: str, timeout: float) -> None:
         run = self._held(run_id, fence)
@@ -87,15 +89,16 @@ class StepHosts:
             Attempt(item, attempt, token, allowed, 0.0),
             calls.attempt_of(run_id, fence, item, attempt, token, key, timeout),
         )
+        run.unbegun[item] = launch
         if not self._fleet.leftovers.hold(launch):
             self._launch(launch)
 
     def cancel_step(self, run_id: str, fence: int, item: str) -> None:
         run = self._held(run_id, fence)
         if run is not None:
-            held = self._fleet.leftovers.take_held(run_id, item)
-            if held is not None and held.run is run:
-                asyncio.get_running_loop().call_soon(self._cancelled, held)
+            unbegun = run.unbegun.pop(item, None)
+            if unbegun is not None:
+                asyncio.get_running_loop().call_soon(self._cancelled, unbegun)
             else:
                 self._send(run, {"t": "CANCEL_ITEM", "run": run_id, "fence": fence, "item": item})
 
@@ -133,8 +136,10 @@ class StepHosts:
             run.early.append(message)
 
     def _launch(self, launch: Launch) -> None:
+        """Unless it is not wanted any more, or its host is about to go: then it begins in the run's next one."""
         run, attempt = launch.run, launch.attempt
-        if run.host is not None:  # it may have left while this was held back
+        if run.unbegun.get(attempt.item) is launch and run.host is not None and run.host.takes_attempts:
+            del run.unbegun[attempt.item]
             attempt.deadline = time.monotonic() + attempt.allowed
             run.host.launch(launch)
 

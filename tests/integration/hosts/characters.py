@@ -46,10 +46,10 @@ async def body(ctx, input):
 
 
 def start(scripted: Scripted, shelf: Shelf, run_id: str, what: str, **more: object) -> Story:
-    auto = bool(more.pop("auto", True))
+    auto, losses = bool(more.pop("auto", True)), int(str(more.pop("losses", 0)))
     if 1 not in shelf.bundles:
         shelf.put(MANY)
-    return scripted.start(run_id, 1, given=json.dumps({"what": what, **more}), auto=auto)
+    return scripted.start(run_id, 1, given=json.dumps({"what": what, **more}), auto=auto, losses=losses)
 
 
 def pid_of(story: Story) -> int:

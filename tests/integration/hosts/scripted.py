@@ -28,6 +28,7 @@ class Story:
     turns: list[tuple[int, list[Request]]] = field(default_factory=list)
     values: dict[str, str] = field(default_factory=dict)
     failures: list[tuple[str, int, ErrorInfo]] = field(default_factory=list)
+    gave_up: list[str] = field(default_factory=list)
     end: BodyEnd | None = None
     diverged: ErrorInfo | None = None
     lost: str | None = None
@@ -44,6 +45,7 @@ class Scripted:
     def __init__(self) -> None:
         self.stories: dict[str, Story] = {}
         self.go_for = 3600.0
+        self.lates: list[tuple[str, int, str, int, str, str | None, ErrorInfo | None]] = []
         self._changed = asyncio.Event()
 
     # -- the test's side ----------------------------------------------------------------------------
@@ -88,6 +90,7 @@ class Scripted:
         story.end = end
         for request in requests:
             if isinstance(request, CancelRequest):
+                story.gave_up.append(request.target)
                 continue
             story.after.setdefault(request.item, after)
             if isinstance(request, SleepRequest | TimerRequest) and story.auto:
@@ -116,6 +119,12 @@ class Scripted:
 
     def diverged(self, run_id: str, fence: int, error: ErrorInfo) -> None:
         self.stories[run_id].diverged = error
+        self._changed.set()
+
+    def late(self, run_id: str, fence: int, item: str, attempt: int, status: str, value: str | None,
+             error: ErrorInfo | None, cost: float) -> None:  # fmt: skip
+        assert cost >= 0
+        self.lates.append((run_id, fence, item, attempt, status, value, error))
         self._changed.set()
 
     def lost(self, runs: Sequence[tuple[str, int]], reason: str) -> None:

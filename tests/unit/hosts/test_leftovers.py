@@ -40,16 +40,29 @@ def test_the_next_attempt_starts_when_the_host_is_gone() -> None:
     assert released == [waiting]
 
 
-def test_a_held_attempt_can_be_taken_back() -> None:
+def test_the_outcome_of_a_dropped_attempt_is_taken_once_and_by_its_own_name() -> None:
     released: list[Launch] = []
     leftovers: Leftovers[str] = Leftovers(released.append)
-    leftovers.add("host", "run_1", "a", 10.0)
+    leftovers.add_owing("host", "run_1", 3, Attempt("a", 1, "h7", 5.0, 10.0))
     waiting = launch()
-    assert leftovers.take_held("run_1", "a") is None
     assert leftovers.hold(waiting)
-    assert leftovers.take_held("run_1", "a") is waiting
-    leftovers.owner_gone("host")
+    leftovers.heard("host", {})  # a heartbeat may overtake the outcome
+    assert leftovers.owes("host")
+    assert not leftovers.owes("other")
+    for owner, attempt in (("other", (3, 1, "h7")), ("host", (2, 1, "h7")), ("host", (3, 2, "h7"))):
+        assert not leftovers.settle(owner, "run_1", "a", attempt)
     assert released == []
+    assert leftovers.settle("host", "run_1", "a", (3, 1, "h7"))
+    assert released == [waiting]
+    assert not leftovers.settle("host", "run_1", "a", (3, 1, "h7"))
+    assert not leftovers.owes("host")
+
+
+def test_a_host_that_is_gone_owes_nothing() -> None:
+    leftovers: Leftovers[str] = Leftovers(lambda _: None)
+    leftovers.add_owing("host", "run_1", 3, Attempt("a", 1, "h7", 5.0, 10.0))
+    leftovers.owner_gone("host")
+    assert not leftovers.settle("host", "run_1", "a", (3, 1, "h7"))
 
 
 def test_code_past_its_deadline_is_named_once_it_is() -> None:

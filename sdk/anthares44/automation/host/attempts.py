@@ -1,7 +1,8 @@
 """Running step functions: coroutines on the loop, everything else in threads; each with its timeout.
 
-An attempt reports exactly once. A timeout cancels a coroutine and waits for it to end; a thread cannot be
-stopped, so its timeout is reported at once and the attempt lingers until the function returns.
+An attempt reports exactly once, how it ended, also when its run has left meanwhile. Whoever stops it cancels a
+coroutine; a thread cannot be stopped. Only the timeout of a thread is reported before its end: the attempt then
+lingers, without another word, until the function returns.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from typing import Any
 
 from anthares44.automation.context import ATTEMPT
 from anthares44.automation.endings import Settings
-from anthares44.automation.errors import CANCELLED, STEP_TIMEOUT, to_wire
+from anthares44.automation.errors import CANCELLED, STEP_MEMORY, STEP_TIMEOUT, to_wire
 from anthares44.automation.items import Item
 from anthares44.automation.turns import Run
 
@@ -88,23 +89,27 @@ class StepRunner:
         self.running[attempt.token] = attempt
         attempt.context.run(ATTEMPT.set, attempt)
         if self._belongs_on_loop(attempt.fn):
-            self._start_task(attempt, self._call(attempt))
+            self._start_task(attempt, None)
         else:
             attempt.timer = self._loop.call_later(attempt.timeout, self._overdue, attempt)
             attempt.thread = self._pool.submit(self._in_thread, attempt)
 
     def stop(self, attempt: Attempt, why: str) -> None:
-        """Cancel; a task reports when it has ended, a thread at once."""
+        """Cancel what can be cancelled. It reports once it has ended; a thread past its timeout at once."""
         if attempt.reported:
             return
         attempt.stop = why
         if attempt.task is not None:
             attempt.task.cancel()
-            return
-        never_began = attempt.thread is not None and attempt.thread.cancel()
-        self._report_failure(attempt, None, lingers=not never_began)
-        if never_began:
-            self.running.pop(attempt.token, None)
+        elif attempt.thread is not None and attempt.thread.cancel():
+            self.never_ran(attempt)
+        elif why is TIMED_OUT:
+            self._report_failure(attempt, None, lingers=True)
+
+    def never_ran(self, attempt: Attempt) -> None:
+        """It was stopped before its function was called."""
+        self._report_failure(attempt, None)
+        self.running.pop(attempt.token, None)
 
     # -- on the loop --------------------------------------------------------------------------------
 
@@ -114,8 +119,8 @@ class StepRunner:
             return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
         return bool(code.co_flags & inspect.CO_COROUTINE) or id(code) in self._awaited
 
-    def _start_task(self, attempt: Attempt, awaitable: Awaitable[Any]) -> None:
-        driven = _Metered(self._drive(attempt, awaitable), attempt, self._arm)
+    def _start_task(self, attempt: Attempt, awaitable: Awaitable[Any] | None) -> None:
+        driven = _Metered(self._drive(attempt, awaitable), attempt, self)
         attempt.task = asyncio.Task(driven, loop=self._loop, context=attempt.context)
 
     async def _call(self, attempt: Attempt) -> Any:
@@ -127,16 +132,17 @@ class StepRunner:
             self._awaited.pop(id(code), None)  # it may block after all: to a thread the next time
         return value
 
-    async def _drive(self, attempt: Attempt, awaitable: Awaitable[Any]) -> None:
+    async def _drive(self, attempt: Attempt, awaitable: Awaitable[Any] | None) -> None:
+        """Calls the function, or waits for what it has returned already."""
         try:
-            text = self._settings.codec.encode(await awaitable)
+            text = self._settings.codec.encode(await (awaitable or self._call(attempt)))
         except BaseException as error:  # noqa: BLE001 - whatever a step raises, also an exit, is its outcome
             self._report_failure(attempt, error)
         else:
             self._report_success(attempt, text)
         self.running.pop(attempt.token, None)
 
-    def _arm(self, attempt: Attempt) -> None:
+    def arm(self, attempt: Attempt) -> None:
         """The coroutine has not ended in its first round: from now on it can be late."""
         attempt.timer = self._loop.call_later(attempt.timeout, self._overdue, attempt)
 
@@ -170,9 +176,10 @@ class StepRunner:
         code = _code_of(attempt.fn)
         if code is not None:
             self._awaited[id(code)] = code
-        if attempt.reported:
+        if attempt.stop:
             if isinstance(value, Coroutine):
                 value.close()
+            self._report_failure(attempt, None)
             self.running.pop(attempt.token, None)
             return
         self._start_task(attempt, value)
@@ -180,7 +187,7 @@ class StepRunner:
     # -- timeouts and reports -----------------------------------------------------------------------
 
     def _overdue(self, attempt: Attempt) -> None:
-        if attempt.reported:
+        if attempt.reported or attempt.stop is DROPPED:  # whoever dropped it knows its timeout too
             return
         # The timeout runs from the actual start: a function that queued for a thread gets all of its time.
         left = attempt.timeout - attempt.cost()
@@ -190,7 +197,7 @@ class StepRunner:
             self.stop(attempt, TIMED_OUT)
 
     def _report_success(self, attempt: Attempt, text: str) -> None:
-        if self._conclude(attempt) and attempt.stop is not DROPPED:
+        if self._conclude(attempt):
             attempt.item.value, attempt.item.error = text, None
             self._done(attempt, text)
 
@@ -201,9 +208,9 @@ class StepRunner:
         *,
         lingers: bool = False,
     ) -> None:
-        if not self._conclude(attempt) or attempt.stop is DROPPED:
+        if not self._conclude(attempt):
             return
-        wire = self._stop_error(attempt) if attempt.stop or error is None else to_wire(error, self._settings.root)
+        wire = self._wire_error(attempt, error)
         attempt.item.value, attempt.item.error = None, wire
         self._failed(attempt, wire, lingers)
 
@@ -215,6 +222,16 @@ class StepRunner:
             attempt.timer.cancel()
             attempt.timer = None
         return True
+
+    def _wire_error(self, attempt: Attempt, error: BaseException | None) -> dict[str, Any]:
+        """What it raised, unless that is the stop itself; what ends past its timeout has failed by that."""
+        if error is None or attempt.stop is TIMED_OUT or (attempt.stop and isinstance(error, asyncio.CancelledError)):
+            return self._stop_error(attempt)
+        if not isinstance(error, MemoryError):
+            return to_wire(error, self._settings.root)
+        wire = to_wire(error, self._settings.root, code=STEP_MEMORY)
+        wire["message"] = f"step {attempt.item.id!r} asked for more memory than its host may take"
+        return wire
 
     def _stop_error(self, attempt: Attempt) -> dict[str, Any]:
         late = attempt.stop is TIMED_OUT
@@ -245,19 +262,19 @@ def _code_of(fn: Any) -> CodeType | None:
 
 
 class _Metered(Coroutine[Any, Any, None]):
-    """A coroutine that measures its time on the loop, and arms its timeout when it first waits."""
+    """A coroutine that measures its time on the loop, and has its timeout armed when it first waits."""
 
-    __slots__ = ("_arm", "_attempt", "_inner")
+    __slots__ = ("_attempt", "_inner", "_runner")
 
     def __init__(
         self,
         inner: Coroutine[Any, Any, None],
         attempt: Attempt,
-        arm: Callable[[Attempt], None],
+        runner: StepRunner,
     ) -> None:
         self._inner = inner
         self._attempt = attempt
-        self._arm = arm
+        self._runner = runner
 
     def send(self, value: Any) -> Any:
         attempt = self._attempt
@@ -269,7 +286,7 @@ class _Metered(Coroutine[Any, Any, None]):
         finally:
             attempt.cpu, attempt.round_began = attempt.work(), None
         if attempt.timer is None and not attempt.reported:
-            self._arm(attempt)
+            self._runner.arm(attempt)
         return waits_for
 
     def throw(
@@ -282,6 +299,9 @@ class _Metered(Coroutine[Any, Any, None]):
         attempt.round_began = time.monotonic()
         try:
             return self._inner.throw(typ) if val is None and tb is None else self._inner.throw(typ, val, tb)
+        except asyncio.CancelledError:  # its own code lets none out: it was cancelled before it ran
+            self._runner.never_ran(attempt)
+            raise
         finally:
             attempt.cpu, attempt.round_began = attempt.work(), None
 

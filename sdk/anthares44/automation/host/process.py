@@ -93,7 +93,10 @@ class Host:
             if handler is None:
                 raise WireError(f"unknown message type {message['t']!r}")
             handler(message)
-        if self._draining and not self._seats.taken:
+        self._end_if_drained()
+
+    def _end_if_drained(self) -> None:
+        if self._draining and not self._seats.taken and not self._runner.running:
             self._link.finish("drained", EXIT_DRAINED)
 
     def _failed_callback(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -153,15 +156,19 @@ class Host:
     # -- from steps ---------------------------------------------------------------------------------
 
     def _done(self, attempt: Attempt, text: str) -> None:
-        self._seats.reported(attempt)
-        self._link.send(_outcome_of("DONE", attempt, "value", text))
+        self._told(attempt, _outcome_of("DONE", attempt, "value", text))
 
     def _failed(self, attempt: Attempt, error: dict[str, Any], lingers: bool) -> None:
-        self._seats.reported(attempt)
         message = _outcome_of("FAILED", attempt, "error", error)
         if lingers:
             message["lingers"] = True
+        self._told(attempt, message)
+
+    def _told(self, attempt: Attempt, message: Message) -> None:
+        self._seats.reported(attempt)
         self._link.send(message)
+        if self._draining:
+            self._loop.call_soon(self._end_if_drained)
 
 
 def _outcome_of(kind: str, attempt: Attempt, name: str, outcome: Any) -> Message:

@@ -175,6 +175,21 @@ def sleeps_on_loop(input):
     return sleeps
 
 
+def swallows_cancel(input):
+    async def swallows():
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(input.get("seconds", 0))
+        return "went on"
+
+    return swallows
+
+
+def asks_for_too_much(input):
+    return lambda: len(b"x" * (1 << 46))
+
+
 def blocks_loop(input):
     async def blocks():
         time.sleep(input["seconds"])  # the blocking line
@@ -226,6 +241,8 @@ KINDS = {
     for function in (
         sleeps_in_thread,
         sleeps_on_loop,
+        swallows_cancel,
+        asks_for_too_much,
         blocks_loop,
         says_where,
         says_where_in_thread,
