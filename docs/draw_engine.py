@@ -27,7 +27,7 @@ COMMANDS = {
     commands.Done: "An attempt has a result.",
     commands.Failed: "An attempt failed.",
     commands.Due: "A timer or a retry is due.",
-    commands.BodyLost: "The step host died with the run in it.",
+    commands.BodyLost: "The step host died with the run in it. Where the run is not suspected, it does not count.",
     commands.Diverged: "The body cannot go on as it is: replay took another way, or the bundle is broken.",
     commands.Cancel: "Mail: somebody wants the run to stop.",
     commands.DeadlinePassed: "The run's time is over: it is stopped as by a cancel, whatever it is doing.",

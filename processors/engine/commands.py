@@ -54,9 +54,14 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class BodyLost:
-    """The step host died with this run in it."""
+    """The step host died with this run in it, or was given up. Not `suspected`: another run's doing.
+
+    `unbegun` are items whose attempts had not begun.
+    """
 
     reason: str
+    suspected: bool = True
+    unbegun: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,8 +189,8 @@ def _body_lost(ledger: Ledger, command: BodyLost) -> None:
     state = ledger.state
     if not state.body_started:
         return
-    lose_flying(ledger)
-    state.crashes += 1
+    lose_flying(ledger, command.unbegun)
+    state.crashes += command.suspected
     if _is_hopeless(state):
         _give_up(ledger, command.reason)
     elif _is_cancelled(state):

@@ -1,5 +1,6 @@
 """How a run rests and how it ends: parked, stuck, closing, ended."""
 
+from collections.abc import Collection
 from datetime import timedelta
 
 from processors.engine.effects import Block, End, Park
@@ -96,10 +97,12 @@ def block(ledger: Ledger, error: ErrorInfo) -> None:
     ledger.drop_body()
 
 
-def lose_flying(ledger: Ledger) -> None:
-    """The body is gone, and with it what is known of the attempts in flight."""
+def lose_flying(ledger: Ledger, unbegun: Collection[str] = ()) -> None:
+    """The body is gone, and with it what is known of the attempts in flight. Those that had not begun never were."""
     for name, item in ledger.state.items.items():
-        if item.phase is Phase.IN_FLIGHT:
+        if item.phase is Phase.IN_FLIGHT and name in unbegun:
+            item.attempt, item.phase = item.attempt - 1, item.resting_phase
+        elif item.phase is Phase.IN_FLIGHT:
             ledger.lose(name, item)
         ledger.land(item)
 

@@ -111,7 +111,7 @@ class Ledger:
         self.effects.append(RunStep(name, attempt, token, self.state.key_of(name), item.request.timeout))
 
     def fly(self, item: Item, attempt: int, token: str) -> None:
-        item.phase, item.attempt, item.due, item.token = Phase.IN_FLIGHT, attempt, None, token
+        item.phase, item.attempt, item.token = Phase.IN_FLIGHT, attempt, token
         self.state.in_flight += 1
 
     def land(self, item: Item) -> None:

@@ -42,6 +42,13 @@ class Item:
     outcome: Record | None = None
     first_seq: int = 0
 
+    @property
+    def resting_phase(self) -> Phase:
+        """Where a step is that has not settled and has no attempt in flight."""
+        if self.losses:
+            return Phase.LOST
+        return Phase.RETRYING if self.failures else Phase.WANTED
+
 
 @dataclass(frozen=True, slots=True)
 class Closing:

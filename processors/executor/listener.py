@@ -1,6 +1,6 @@
 """What bodies tell, turned into the engine's commands."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from processors.engine import commands
 from processors.engine.requests import BodyEnd, Request
@@ -29,6 +29,27 @@ class Listener:
     def diverged(self, run_id: str, fence: int, error: ErrorInfo) -> None:
         self._post(run_id, fence, commands.Diverged(error))
 
-    def lost(self, runs: Sequence[tuple[str, int]], reason: str) -> None:
+    def late(
+        self,
+        run_id: str,
+        fence: int,
+        item: str,
+        attempt: int,
+        status: str,
+        value: str | None,
+        error: ErrorInfo | None,
+        cost: float,
+    ) -> None:
+        self._keep(LateAttempt(run_id, fence, item, attempt, status, value, error, None, cost))
+
+    def lost(
+        self,
+        runs: Sequence[tuple[str, int]],
+        reason: str,
+        *,
+        suspected: bool = True,
+        unbegun: Collection[tuple[str, str]] = (),
+    ) -> None:
         for run_id, fence in runs:
-            self._post(run_id, fence, commands.BodyLost(reason))
+            items = frozenset(item for owner, item in unbegun if owner == run_id)
+            self._post(run_id, fence, commands.BodyLost(reason, suspected, items))

@@ -5,7 +5,7 @@ deliveries and answers each with exactly one turn; attempts of steps run beside 
 callback carries (run id, fence): what belongs to another life of the run is ignored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -74,8 +74,30 @@ class BodyListener(Protocol):
     def diverged(self, run_id: str, fence: int, error: ErrorInfo) -> None:
         """The body cannot go on as it is (replay took another way, bundle broken): the run becomes blocked."""
 
-    def lost(self, runs: Sequence[tuple[str, int]], reason: str) -> None:
-        """A step host died: these runs have no body any more; what they had in flight is unknown."""
+    def late(
+        self,
+        run_id: str,
+        fence: int,
+        item: str,
+        attempt: int,
+        status: str,
+        value: str | None,
+        error: ErrorInfo | None,
+        cost: float,
+    ) -> None:
+        """The outcome (succeeded, failed) of an attempt whose run was dropped while it could not be stopped."""
+
+    def lost(
+        self,
+        runs: Sequence[tuple[str, int]],
+        reason: str,
+        *,
+        suspected: bool = True,
+        unbegun: Collection[tuple[str, str]] = (),
+    ) -> None:
+        """A step host died, or was given up: these runs have no body any more. What they had in flight is unknown, but
+        for `unbegun` (run id, item): attempts that had not begun. Not `suspected`: another run's doing.
+        """
 
 
 class Bodies(Protocol):

@@ -74,6 +74,34 @@ def test_a_dead_host_loses_what_was_in_flight_and_the_body_comes_back() -> None:
     ]
 
 
+def test_an_attempt_that_had_not_begun_was_never_in_flight() -> None:
+    """A retry that waits for the thread of the attempt before it; a step that waits for leave."""
+    run = Stage()
+    run.begin(asked("retried"), asked("lost"), asked("waits"), asked("flies"))
+    run.failed("retried", roll=0.0)
+    run.do(Due("retried"))
+    run.do(BodyLost("killed", unbegun=frozenset({"retried", "lost", "waits"})))
+    assert run.told() == [("flies", Status.LOST)]
+    run.turn(0, asked("retried"), asked("lost"), asked("waits"), asked("flies"))
+    assert run.records == []
+    assert {one.item: one.attempt for one in run.effects if isinstance(one, RunStep)} == {
+        "retried": 2,
+        "lost": 1,
+        "waits": 1,
+        "flies": 2,
+    }
+
+
+def test_a_host_that_ends_by_another_runs_doing_counts_for_nothing() -> None:
+    run = Stage()
+    run.begin(asked("neighbour"))
+    for _ in range(MOST_CRASHES + 1):
+        run.do(BodyLost("another run blocks the loop", suspected=False))
+        assert run.effects == [StartBody()]
+        run.turn(0, asked("neighbour"))
+    assert run.state.crashes == 0
+
+
 def test_a_run_that_kills_every_host_fails_in_the_end() -> None:
     run = Stage()
     run.begin(asked("poison"))
