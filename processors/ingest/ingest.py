@@ -6,13 +6,16 @@ repetition, or it becomes a dead letter with its raw bytes. Offsets move in the 
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import structlog
 
+from processors.ports import crash_points
 from processors.ports.hints import Hints
-from processors.ports.ingest import Arrival, DeadRecord, Harvest, IngestLog, Reached
+from processors.ports.ingest import Arrival, DeadRecord, Followed, Harvest, IngestLog, Reached
+from processors.ports.measures import Measures
+from processors.ports.relay import BATCH
 from processors.ports.runs import NewRun
 from processors.ports.streams import Record
 from processors.runtime.current_catalog import CurrentCatalog
@@ -30,10 +33,11 @@ _log = structlog.get_logger("ingest")
 class Ingest:
     """The handler of the events topic's consumer."""
 
-    def __init__(self, log: IngestLog, catalog: CurrentCatalog, hints: Hints) -> None:
+    def __init__(self, log: IngestLog, catalog: CurrentCatalog, hints: Hints, measures: Measures | None = None) -> None:
         self._log = log
         self._catalog = catalog
         self._hints = hints
+        self._measures = measures or Measures()
         self.counts: Counter[str] = Counter()
 
     async def __call__(self, records: Sequence[Record]) -> None:
@@ -44,31 +48,52 @@ class Ingest:
             by_topic.setdefault(record.topic, []).append(record)
         for topic, polled in by_topic.items():
             harvest = Harvest(topic)
-            self._note_progress(polled, harvest)
+            numbered = await self._follow(polled, harvest)
             now = self._log.now()
-            for record, envelope in zip(polled, decode_batch([one.value for one in polled]), strict=True):
+            envelopes = decode_batch([record.value for record, _ in numbered])
+            for (record, number), envelope in zip(numbered, envelopes, strict=True):
                 if isinstance(envelope, Refused):
                     harvest.dead.append(_dead(record, None, "undecodable", envelope))
                 else:
-                    accepted = _accepted_at(record, envelope, now)
+                    accepted = None if number is None else _accepted_at(envelope, now)
                     found = match(snapshot, envelope, millis=_millis(accepted or now))
                     self._take(harvest, record, envelope, accepted, found)
             _fold_repeated_runs(harvest)
+            crash_points.reach("after_poll_before_commit")
             grants = await self._log.commit(harvest)
+            crash_points.reach("after_commit_before_ack")
             self._count(harvest)
             self._hints.granted(grants)
 
-    def _note_progress(self, polled: Sequence[Record], harvest: Harvest) -> None:
-        """How far the poll comes. The relay's numbers only tell of gaps: what comes twice is known by its event id,
-        because anybody who may write to the topic may also write a number.
+    async def _follow(self, polled: Sequence[Record], harvest: Harvest) -> list[tuple[Record, int | None]]:
+        """The records to be decided, with the relay's numbers, and how far they lead.
+
+        Numbers only tell of gaps; what comes twice is known by its event id. Behind a gap nothing is decided: the
+        relay goes back, and everything comes again in order. A gap is asked for where the numbers jump, so once.
         """
-        seqs = dict(self._log.seqs(harvest.topic))
+        numbered: list[tuple[Record, int | None]] = []
+        followed = dict(self._log.followed(harvest.topic))
+        given: Mapping[int, int] | None = None
         for record in polled:
-            last, seq = seqs.get(record.partition, 0), _seq(record)
-            if seq is not None and seq > last + 1:
-                _log.error("relay_gap", partition=record.partition, expected=last + 1, seen=seq)
-            seqs[record.partition] = max(last, seq or 0)
-            harvest.reached[record.partition] = Reached(record.offset + 1, seqs[record.partition])
+            at, number = followed.get(record.partition, Followed()), _number(record)
+            if number is not None and number > at.seq + 1:
+                given = await self._log.given(harvest.topic) if given is None else given
+                if number > given.get(record.partition, 0) + BATCH:
+                    number = None  # never given: whoever may write to the topic may also write a number
+            if number is None or number <= at.seq + 1:
+                numbered.append((record, number))
+                at = at if number is None else Followed(max(at.seq, number), number)
+            else:
+                if number != at.seen + 1:
+                    self._miss(record, at.seq + 1, number, harvest)
+                at = Followed(at.seq, number)
+            followed[record.partition] = at
+            harvest.reached[record.partition] = Reached(record.offset + 1, at)
+        return numbered
+
+    def _miss(self, record: Record, expected: int, seen: int, harvest: Harvest) -> None:
+        harvest.missing[record.partition] = expected
+        _log.error("relay_gap", partition=record.partition, offset=record.offset, expected=expected, seen=seen)
 
     def _take(
         self,
@@ -103,6 +128,8 @@ class Ingest:
         self.counts["arrived"] += len(harvest.arrivals)
         self.counts["runs"] += len(harvest.runs)
         self.counts["dead"] += len(harvest.dead)
+        if harvest.missing:
+            self._measures.count("relay_gaps_total", len(harvest.missing))
         for dead in harvest.dead:
             _log.warning("dead_letter", id=dead.dead_letter_id, code=dead.error_code, project_id=dead.project_id)
 
@@ -114,19 +141,19 @@ def _fold_repeated_runs(harvest: Harvest) -> None:
     harvest.runs = list({run.run_id: run for run in reversed(harvest.runs)}.values())[::-1]
 
 
-def _seq(record: Record) -> int | None:
+def _number(record: Record) -> int | None:
     for name, value in record.headers:
         if name == SEQ_HEADER and value and value.isdigit() and len(value) <= MOST_SEQ_DIGITS:
             return int(value)
     return None
 
 
-def _accepted_at(record: Record, envelope: Envelope, now: datetime) -> datetime | None:
+def _accepted_at(envelope: Envelope, now: datetime) -> datetime | None:
     """What came through a door was accepted when its event id was made; a direct record is accepted now.
 
     A time that no backlog explains was made up by somebody who writes the relay's header: it is not believed.
     """
-    millis = event_millis(envelope.id) if _seq(record) is not None else None
+    millis = event_millis(envelope.id)
     if millis is None or not -LONGEST_BACKLOG_MILLIS < millis - _millis(now) < LONGEST_BACKLOG_MILLIS:
         return None
     return datetime.fromtimestamp(millis / 1000, UTC)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from processors.ports.runs import Grant, NewRun
 from processors.ports.streams import Positions
@@ -41,31 +41,47 @@ class DeadRecord:
     offset: int
 
 
+class Followed(NamedTuple):
+    """The relay's numbers in a partition: all up to `seq` are here, `seen` was the last to be read."""
+
+    seq: int = 0
+    seen: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far a partition has come: the next offset, and the relay's last number in it."""
+    """How far a partition has come: the next offset, and the relay's numbers."""
 
     next_offset: int
-    seq: int
+    followed: Followed
 
 
 @dataclass(slots=True)
 class Harvest:
-    """Everything that one poll of one topic became. `runs` name their arrival by event id."""
+    """Everything that one poll of one topic became. `runs` name their arrival by event id; `missing` is, by partition,
+    the first of the relay's numbers that it has to send again.
+    """
 
     topic: str
     arrivals: list[Arrival] = field(default_factory=list)
     runs: list[NewRun] = field(default_factory=list)
     dead: list[DeadRecord] = field(default_factory=list)
     reached: dict[int, Reached] = field(default_factory=dict)
+    missing: dict[int, int] = field(default_factory=dict)
 
 
 class IngestLog(Positions, Protocol):
     def now(self) -> datetime:
         """The database's clock."""
 
-    def seqs(self, topic: str) -> Mapping[int, int]:
-        """The relay's last number in each partition, as of the last `positions` and commits of this process."""
+    def followed(self, topic: str) -> Mapping[int, Followed]:
+        """The relay's numbers in each partition, as of the last `positions` and commits of this process."""
+
+    async def given(self, topic: str) -> Mapping[int, int]:
+        """The highest number that the relay has kept in each partition; it may have given `BATCH` more."""
 
     async def commit(self, harvest: Harvest) -> Sequence[Grant]:
-        """Keys, runs, grants, dead letters and offsets in one transaction. Raises `Unavailable`: nothing is done."""
+        """Keys, runs, grants, dead letters, offsets and what the relay has to send again, in one transaction.
+
+        Raises `Unavailable`: nothing is done.
+        """

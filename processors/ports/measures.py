@@ -52,6 +52,15 @@ MEASURES: Mapping[str, Measure] = {
     "oldest_snapshot_age_seconds": Measure(
         Kind.GAUGE, "how long ago the oldest open transaction began that keeps dead rows from being cleaned up"
     ),
+    "outbox_horizon_age_seconds": Measure(
+        Kind.GAUGE, "how long the oldest open writing transaction of our role has been open; rows behind it wait"
+    ),
+    "outbox_lag_rows": Measure(Kind.GAUGE, "about how many rows of the outbox wait to be published"),
+    "outbox_oldest_unsent_seconds": Measure(Kind.GAUGE, "how long the first row that waits has been in the outbox"),
+    "relay_published_total": Measure(Kind.COUNTER, "rows of the outbox that Kafka has acknowledged"),
+    "relay_rewinds_total": Measure(Kind.COUNTER, "times the relay went back to publish again what was missing"),
+    "relay_takeovers_total": Measure(Kind.COUNTER, "times this process became the owner of a shard of the outbox"),
+    "relay_gaps_total": Measure(Kind.COUNTER, "gaps in the relay's numbers, each asked for once"),
     "wakeups_total": Measure(
         Kind.COUNTER, "looks that found something to do, by what woke them: a notification or the poll", ("by",)
     ),

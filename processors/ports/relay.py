@@ -4,10 +4,14 @@ All methods raise `Unavailable` when Postgres is away; then it is not known whet
 and the shard has to be taken again.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
+
+# How many rows are published before the cursor is kept: no number is further above the one kept in its partition.
+BATCH: Final = 1_000
 
 
 class Cursor(NamedTuple):
@@ -17,12 +21,26 @@ class Cursor(NamedTuple):
     id: int
 
 
+class Outlook(NamedTuple):
+    """What waits: for how long the oldest open transaction of our writers has been open, about how many rows lie
+    behind the cursor, and how long the first of them has.
+    """
+
+    horizon_age: float = 0.0
+    lag_rows: int = 0
+    oldest_unsent: float = 0.0
+
+
 class Hold(NamedTuple):
-    """The shard is ours in this epoch. No row of a transaction from `upper` on was looked for."""
+    """The shard is ours in this epoch. No row of a transaction from `upper` on was looked for. In the topics `asked`
+    ingest misses numbers: go back.
+    """
 
     epoch: int
     cursor: Cursor
     upper: int
+    asked: frozenset[str] = frozenset()
+    outlook: Outlook = Outlook()
 
 
 class OutboxRow(msgspec.Struct, gc=False):
@@ -36,7 +54,33 @@ class OutboxRow(msgspec.Struct, gc=False):
     value: bytes
 
 
+class Topic(NamedTuple):
+    """A topic as it was published to; one made again has another id. `partitions` is None where nobody noted it."""
+
+    topic_id: str
+    partitions: int | None
+
+
+class DeadRow(NamedTuple):
+    """A row that the broker will never take."""
+
+    row: OutboxRow
+    dead_letter_id: str
+    error_code: str
+    summary: str
+
+
 Numbers = Mapping[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a published batch changes. `topics` are those that were used for the first time as they are."""
+
+    cursor: Cursor
+    numbers: Numbers
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    dead: Sequence[DeadRow] = ()
 
 
 class RelayStore(Protocol):
@@ -44,7 +88,7 @@ class RelayStore(Protocol):
         """Become the owner in a new epoch; None while another one's lease runs."""
 
     async def renew(self, epoch: int) -> Hold | None:
-        """Lengthen the lease; None when it was lost."""
+        """Lengthen the lease and keep a checkpoint of cursor and numbers; None when it was lost."""
 
     async def upper(self) -> int:
         """The first transaction that had not begun to write."""
@@ -61,14 +105,23 @@ class RelayStore(Protocol):
     async def numbers(self) -> dict[tuple[str, int], int]:
         """The last number given in each (topic, partition)."""
 
-    async def topic_ids(self) -> dict[str, set[str]]:
-        """The ids of the topics that records were read from, by topic."""
+    async def topics(self) -> dict[str, Topic]:
+        """The topics that were published to."""
 
-    async def rewind(self) -> None:
-        """Put the cursor back behind what consumers surely remember; never forward. Take the shard anew then."""
+    async def is_read_up(self, topic: str) -> bool:
+        """Whether ingest has every number that was given in this topic; true of a topic that it does not read."""
 
-    async def advance(self, epoch: int, cursor: Cursor, numbers: Numbers) -> bool:
-        """Keep cursor and numbers in one commit; False when the epoch is over, nothing changed then."""
+    async def go_back(self, epoch: int, topics: Collection[str]) -> bool:
+        """Put the cursor, never forward, to where everything that these topics miss goes out again; take the shard
+        anew then. Requests for these topics are answered by it. False when the epoch is over.
+
+        Where only ingest reads them: to the newest checkpoint whose numbers it has, and to the numbers of then, so
+        that the same rows get the same ones. Else as far as consumers surely remember; in a topic that ingest reads
+        the numbers then go on from what it has, in others from where they are.
+        """
+
+    async def advance(self, epoch: int, progress: Progress) -> bool:
+        """Keep all of it in one commit; False when the epoch is over, nothing changed then."""
 
     async def release(self, epoch: int) -> None:
         """Give the lease back."""

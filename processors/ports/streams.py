@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from schemas.errors import Unavailable
+from schemas.errors import Refused, Unavailable
 from topology.topics import TopicSpec
 
 Headers = tuple[tuple[str, bytes | None], ...]  # a producer may write a header without a value
@@ -47,8 +47,9 @@ class Delivery(msgspec.Struct, gc=False):
 
 
 class Producer(Protocol):
-    async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable]:
-        """Write a batch and wait for all reports; answers stand in the order of the batch.
+    async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable | Refused]:
+        """Write a batch and wait for all reports; answers stand in the order of the batch. `Refused` is of a record
+        that will never be taken as it is.
 
         Order within a partition is the order of the batch, up to the first record that failed.
         """

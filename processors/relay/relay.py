@@ -3,12 +3,12 @@
 Steps of a round; a crash between any two publishes the same rows with the same numbers again:
 1. hold the shard (lease with epoch); 2. look in order: upper bound, horizon, rows; 3. give each row its
 partition and the next number there; 4. publish and await all reports; 5. keep cursor and numbers.
-A topic that was made again has lost its records: the cursor goes back, and consumers absorb the repetitions.
+Where ingest misses numbers or a topic was made again, the cursor goes back; consumers absorb the repetitions.
 """
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
@@ -17,19 +17,25 @@ import msgspec
 import structlog
 
 from processors.adapters.kafka.partitioner import murmur2
-from processors.ports.relay import Cursor, Hold, OutboxRow, RelayStore
+from processors.ports import crash_points
+from processors.ports.measures import Measures
+from processors.ports.relay import BATCH, Cursor, DeadRow, Hold, Numbers, OutboxRow, Outlook, Progress, RelayStore
 from processors.ports.streams import Admin, Delivery, Outgoing, Producer
-from schemas.errors import Broken, Unavailable
+from processors.relay.topics_in_use import TopicsInUse
+from schemas.errors import Refused, Unavailable
+from schemas.ids import dead_letter_id
 from topology.topics import TopicSpec
 
 _log = structlog.get_logger("relay")
 
-BATCH: Final = 1_000
 POLL_SECONDS: Final = 2.0
 SEQ_HEADER: Final = "a44-seq"
 SHARD_HEADER: Final = "a44-shard"
 _SHORT_SECONDS: Final = 0.005
-_FRESH_SECONDS: Final = 30.0
+_UNREAD_SECONDS: Final = 0.05
+_GAUGES: Final = dict(
+    zip(Outlook._fields, ("outbox_horizon_age_seconds", "outbox_lag_rows", "outbox_oldest_unsent_seconds"), strict=True)
+)
 
 _headers = msgspec.json.Decoder(dict[str, str])
 _hash = lru_cache(maxsize=65_536)(murmur2)
@@ -44,12 +50,14 @@ async def run_relay(
     *,
     specs: Sequence[TopicSpec] = (),
     shard: int = 0,
+    measures: Measures | None = None,
 ) -> None:
     """Relay, or stand by for the owner, until `stop` is set; then give the lease back.
 
     `owner` names this process and no other. Topics of `specs` are made when a row needs one that is missing.
+    A batch is handed to `producer` in the first third of a lease only: it is to answer within another third.
     """
-    relay = _Relay(store, producer, _Partitions(admin, specs), owner, shard)
+    relay = _Relay(store, producer, TopicsInUse(admin, specs), owner, shard, measures or Measures())
     failures = 0
     while not stop.is_set():
         try:
@@ -65,71 +73,24 @@ async def run_relay(
     await relay.release()
 
 
-class _Partitions:
-    """How many partitions each topic has, and whether it still is the topic that it was; asked again now and then
-    and after each failure.
-    """
-
-    def __init__(self, admin: Admin, specs: Sequence[TopicSpec]) -> None:
-        self._admin = admin
-        self._specs = {spec.name: spec for spec in specs}
-        self._counts: dict[str, int] = {}
-        self._ids: dict[str, set[str]] = {}
-        self._made_again: set[str] = set()
-        self._asked_at = -_FRESH_SECONDS
-
-    def expect(self, ids: Mapping[str, set[str]]) -> None:
-        """The ids under which topics were read so far; what was seen here itself counts more."""
-        self._ids = {**ids, **self._ids}
-
-    async def made_again(self) -> set[str]:
-        """Topics that are not the ones they were, told once: the broker has lost what was in them."""
-        if self._is_stale():
-            await self._ask(set())
-        told, self._made_again = self._made_again, set()
-        return told
-
-    async def ensure(self, topics: set[str]) -> dict[str, int]:
-        """Counts of at least these topics. Raises Unavailable while one does not exist."""
-        if not topics <= self._counts.keys():
-            await self._ask(topics)
-        return self._counts
-
-    def forget(self) -> None:
-        self._counts = {}
-
-    def _is_stale(self) -> bool:
-        return not self._counts or time.monotonic() - self._asked_at > _FRESH_SECONDS
-
-    async def _ask(self, topics: set[str]) -> None:
-        wanted = sorted(topics | self._counts.keys() | self._specs.keys())
-        counts = await self._admin.partition_counts(wanted)
-        makeable = [self._specs[name] for name in wanted if name not in counts and name in self._specs]
-        if makeable:
-            await self._admin.ensure_topics(makeable)
-            counts = await self._admin.partition_counts(wanted)
-        for name, topic_id in (await self._admin.topic_ids(wanted)).items():
-            if topic_id not in self._ids.get(name, {topic_id}):
-                self._made_again.add(name)
-            self._ids[name] = {topic_id}
-        missing = sorted(topics - counts.keys())
-        if missing:
-            raise Unavailable("E_UNAVAILABLE", f"the topic {missing[0]} does not exist")
-        self._counts = counts
-        self._asked_at = time.monotonic()
-
-
 class _Relay:
-    def __init__(self, store: RelayStore, producer: Producer, partitions: _Partitions, owner: str, shard: int) -> None:
+    def __init__(
+        self, store: RelayStore, producer: Producer, topics: TopicsInUse, owner: str, shard: int, measures: Measures
+    ) -> None:
         self._store = store
         self._producer = producer
-        self._partitions = partitions
+        self._topics = topics
         self._owner = owner
+        self._measures = measures
         self._shard_header = (SHARD_HEADER, str(shard).encode())
         self._epoch: int | None = None
         self._cursor = Cursor(0, 0)
         self._numbers: dict[tuple[str, int], int] = {}
-        self._renew_at = 0.0
+        self._asked: frozenset[str] = frozenset()
+        self._refused: dict[int, DeadRow] = {}
+        self._unread: list[str] = []
+        self._look_at = 0.0
+        self._publish_until = 0.0
         self._short = _SHORT_SECONDS
 
     async def round(self) -> tuple[float, bool]:
@@ -137,16 +98,15 @@ class _Relay:
         upper = await self._hold()
         if self._epoch is None or upper is None:
             return POLL_SECONDS, False
-        lost = await self._partitions.made_again() & {topic for topic, _ in self._numbers}
-        if lost:
-            await self._go_back(lost)
+        lost = await self._topics.lost()
+        if lost or self._asked:
+            await self._go_back(self._epoch, lost)
             return 0.0, False
         horizon = await self._store.horizon(upper)
         rows = await self._store.rows(self._cursor, horizon, BATCH)
         if rows:
-            await self._publish(rows)
             self._short = _SHORT_SECONDS
-            return 0.0, False
+            return await self._publish(self._epoch, rows), False
         if horizon == upper:
             return POLL_SECONDS, True
         # Rows may wait behind an open transaction, whose end nobody announces: look again, ever slower.
@@ -155,14 +115,8 @@ class _Relay:
 
     def lose_sight(self) -> None:
         """It is not known what was kept or delivered: take the shard and read everything again."""
-        self._epoch = None
-        self._partitions.forget()
-
-    async def _go_back(self, topics: set[str]) -> None:
-        """Everything goes out again before anything new does, so that lanes keep their order."""
-        _log.error("relay_goes_back", reason="the broker has lost these topics' records", topics=sorted(topics))
-        await self._store.rewind()
-        self._epoch = None
+        self._lose()
+        self._topics.forget()
 
     async def release(self) -> None:
         if self._epoch is None:
@@ -171,54 +125,114 @@ class _Relay:
             await self._store.release(self._epoch)
         except Unavailable as exc:
             _log.info("relay_lease_left", reason=exc.message)
+        self._lose()
+
+    def _lose(self) -> None:
+        self._epoch = None
+        for gauge in _GAUGES.values():
+            self._measures.forget(gauge)
+
+    # -- the lease
 
     async def _hold(self) -> int | None:
         """The upper bound when the shard is ours; on the way the lease is renewed where it is time."""
-        if self._epoch is not None and time.monotonic() < self._renew_at:
+        if self._epoch is not None and time.monotonic() < min(self._look_at, self._publish_until):
             return await self._store.upper()
         asked_at = time.monotonic()
         hold = await (self._store.take(self._owner) if self._epoch is None else self._store.renew(self._epoch))
         if hold is None:
             if self._epoch is not None:
                 _log.warning("relay_superseded", owner=self._owner)
-            self._epoch = None
+            self._lose()
             return None
         if hold.epoch != self._epoch:
             await self._begin(hold)
-        self._lease_began(asked_at)
+        self._look_at = self._publish_until = asked_at + self._store.lease / 3
+        self._hear(hold)
         return hold.upper
 
     async def _begin(self, hold: Hold) -> None:
         self._numbers = await self._store.numbers()
-        self._partitions.expect(await self._store.topic_ids())
+        self._topics.expect(await self._store.topics())
         self._epoch, self._cursor = hold.epoch, hold.cursor
+        self._measures.count("relay_takeovers_total")
         _log.info("relay_begins", owner=self._owner, epoch=hold.epoch, cursor=tuple(hold.cursor))
 
-    def _lease_began(self, at: float) -> None:
-        self._renew_at = at + self._store.lease / 3
+    def _hear(self, hold: Hold) -> None:
+        self._asked = hold.asked
+        if hold.asked:
+            self._topics.forget()  # what is missing may have been lost with its topic, and others with it
+        for name, value in zip(_GAUGES.values(), hold.outlook, strict=True):
+            self._measures.set(name, value)
 
-    async def _publish(self, rows: Sequence[OutboxRow]) -> None:
+    # -- going back
+
+    async def _go_back(self, epoch: int, lost: set[str]) -> None:
+        """What is missing goes out again before anything new does, so that lanes keep their order."""
+        _log.error("relay_goes_back", topics_made_again=sorted(lost), topics_with_gaps=sorted(self._asked))
+        if await self._store.go_back(epoch, lost | self._asked):
+            self._topics.use(lost)
+            self._measures.count("relay_rewinds_total")
+        self._lose()
+
+    # -- publishing
+
+    async def _publish(self, epoch: int, rows: Sequence[OutboxRow]) -> float:
+        """Answers how long to pause."""
+        names = {row.topic for row in rows}
+        await self._topics.find(names)
+        unread = [name for name in self._topics.grown(names) if not await self._store.is_read_up(name)]
+        if unread:
+            self._waits_for_ingest(unread)
+            return _UNREAD_SECONDS
+        self._unread = []
+        self._topics.use(names)
+        sendable = [row for row in rows if row.id not in self._refused]
         numbers: dict[tuple[str, int], int] = {}
-        counts = await self._partitions.ensure({row.topic for row in rows})
-        batch = [self._outgoing(row, counts[row.topic], numbers) for row in rows]
-        for answer in await self._producer.send(batch):
-            if not isinstance(answer, Delivery):
+        batch = [self._outgoing(row, numbers) for row in sendable]
+        if time.monotonic() >= self._publish_until:
+            return 0.0  # reading took long: another relay could begin while this batch is under way
+        crash_points.reach("after_read_before_publish")
+        if self._is_taken(sendable, await self._producer.send(batch)):
+            crash_points.reach("after_publish_before_mark")
+            await self._keep(epoch, Cursor(rows[-1].xid, rows[-1].id), numbers)
+            self._measures.count("relay_published_total", len(sendable))
+        return 0.0
+
+    def _waits_for_ingest(self, topics: list[str]) -> None:
+        if topics != self._unread:
+            self._unread = topics
+            _log.warning("relay_waits", reason="ingest has to read up before new partitions are used", topics=topics)
+
+    def _is_taken(self, rows: Sequence[OutboxRow], answers: Sequence[Delivery | Unavailable | Refused]) -> bool:
+        """Whether the whole batch was delivered. Rows that the broker will never take are left out next time."""
+        refused = [(row, answer) for row, answer in zip(rows, answers, strict=True) if isinstance(answer, Refused)]
+        for row, why in refused:
+            letter = dead_letter_id(int(time.time() * 1000))
+            self._refused[row.id] = DeadRow(row, letter, why.code, why.message)
+        for answer in answers:
+            if isinstance(answer, Unavailable) and not refused:
                 raise answer
-        if self._epoch is None:
-            raise Broken("E_INTERNAL", "rows were published without a lease")
-        cursor = Cursor(rows[-1].xid, rows[-1].id)
+        return not refused
+
+    async def _keep(self, epoch: int, cursor: Cursor, numbers: Numbers) -> None:
+        dead = tuple(self._refused.values())
         asked_at = time.monotonic()
-        if not await self._store.advance(self._epoch, cursor, numbers):
+        if not await self._store.advance(epoch, Progress(cursor, numbers, self._topics.unkept(), dead)):
             _log.warning("relay_superseded", owner=self._owner, reason="while it published; its rows come again")
-            self._epoch = None
+            self._lose()
             return
         self._cursor = cursor
         self._numbers.update(numbers)
-        self._lease_began(asked_at)
+        self._topics.kept()
+        self._publish_until = asked_at + self._store.lease / 3
+        for one in dead:
+            _log.error("dead_letter", id=one.dead_letter_id, code=one.error_code, reason=one.summary)
+        self._refused.clear()
 
-    def _outgoing(self, row: OutboxRow, partitions: int, numbers: dict[tuple[str, int], int]) -> Outgoing:
+    def _outgoing(self, row: OutboxRow, numbers: dict[tuple[str, int], int]) -> Outgoing:
         key = row.partition_key.encode()
-        place = (row.topic, (_hash(key) & 0x7FFFFFFF) % partitions)
+        place = (row.topic, (_hash(key) & 0x7FFFFFFF) % self._topics.partitions(row.topic))
         number = numbers.get(place, self._numbers.get(place, 0)) + 1
         numbers[place] = number
         own: tuple[tuple[str, bytes], ...] = ((SEQ_HEADER, b"%d" % number), self._shard_header)

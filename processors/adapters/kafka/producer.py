@@ -18,7 +18,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from processors.ports.streams import Delivery, Outgoing
-from schemas.errors import Broken, Unavailable
+from schemas.errors import Broken, Refused, Unavailable
 
 _log = structlog.get_logger("kafka.producer")
 _driver_log = logging.getLogger("a44.kafka.producer")
@@ -28,6 +28,7 @@ _driver_log.addFilter(lambda record: "enable.gapless.guarantee is experimental" 
 _POLL_SECONDS: Final = 0.2
 _FULL_SECONDS: Final = 0.01
 _FLUSH_SECONDS: Final = 3.0
+_TAKEN_BACK: Final = KafkaError(KafkaError._PURGE_QUEUE)  # noqa: SLF001 - the name is public
 Report = Callable[[KafkaError | None, Message], None]
 
 
@@ -128,23 +129,22 @@ class KafkaProducer:
         self._life = _Life(self._settings)
         self._farewells: set[asyncio.Task[None]] = set()
 
-    async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable]:
+    async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable | Refused]:
         """Write a batch and wait for its reports."""
         life = self._current()
         reports = _Reports(life, len(batch))
-        refused: KafkaError | None = None
         written = 0
         for at, record in enumerate(batch):
             try:
                 await self._write(life, record, partial(reports.add, at))
             except KafkaException as exc:  # nothing behind it is written, or it would overtake
-                refused = exc.args[0]
+                reports.answers[at:] = [exc.args[0]] + [_TAKEN_BACK] * (len(batch) - at - 1)
                 life.worn_out = True
                 break
             written += 1
         if written:
             await reports.wait_for(written)
-        return [_told(record, answer or refused) for record, answer in zip(batch, reports.answers, strict=True)]
+        return [_told(record, answer) for record, answer in zip(batch, reports.answers, strict=True)]
 
     def send_unawaited(self, batch: Sequence[Outgoing]) -> None:
         """Write hints; what finds no room is dropped."""
@@ -169,7 +169,7 @@ class KafkaProducer:
     async def _write(self, life: _Life, record: Outgoing, report: Report) -> None:
         while True:
             if life.worn_out:  # something before it failed while it waited for room
-                raise KafkaException(KafkaError(KafkaError._PURGE_QUEUE))  # noqa: SLF001 - the name is public
+                raise KafkaException(_TAKEN_BACK)
             try:
                 life.write(record, report)
             except BufferError:  # librdkafka tells nobody when there is room again
@@ -187,9 +187,15 @@ class KafkaProducer:
         return self._life
 
 
-def _told(record: Outgoing, answer: Delivery | KafkaError | None) -> Delivery | Unavailable:
+def _told(record: Outgoing, answer: Delivery | KafkaError | None) -> Delivery | Unavailable | Refused:
     if isinstance(answer, Delivery):
         return answer
     if answer is None:
         raise Broken("E_INTERNAL", "a batch was answered before its last report")
+    if answer.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return Refused(
+            "E_RECORD_TOO_LARGE",
+            f"a record of {len(record.value):,} bytes is larger than the topic {record.topic} takes; "
+            "raise max.message.bytes of the topic, then send the event again",
+        )
     return Unavailable("E_UNAVAILABLE", f"Kafka did not take a record for {record.topic}: {answer.str()}")

@@ -14,7 +14,7 @@ from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.door import key_hash
 from processors.adapters.postgres.grants import create_runs, grant_ready, granted, lock_queues, queues_of
 from processors.adapters.postgres.statements import statements
-from processors.ports.ingest import Arrival, Harvest
+from processors.ports.ingest import Arrival, Followed, Harvest
 from processors.ports.runs import Grant
 from schemas.errors import Unavailable
 
@@ -29,13 +29,17 @@ class PostgresIngestLog:
         self._clock = DatabaseClock()
         self._conn: AsyncConnection[TupleRow] | None = None
         self._topic_ids: dict[str, str] = {}
-        self._seqs: dict[str, dict[int, int]] = {}
+        self._followed: dict[str, dict[int, Followed]] = {}
 
     def now(self) -> datetime:
         return self._clock.now()
 
-    def seqs(self, topic: str) -> Mapping[int, int]:
-        return self._seqs.get(topic, {})
+    def followed(self, topic: str) -> Mapping[int, Followed]:
+        return self._followed.get(topic, {})
+
+    async def given(self, topic: str) -> Mapping[int, int]:
+        rows = await self._ask("read_given", topic, "the relay's numbers in")
+        return dict(rows)
 
     async def open(self) -> None:
         await self._connection()
@@ -46,16 +50,13 @@ class PostgresIngestLog:
 
     async def positions(self, topic: str, topic_id: str, partitions: Sequence[int]) -> Mapping[int, int]:
         """Where to go on. In a topic that was made again everything is read; the relay's numbers go on counting."""
-        conn = await self._connection()
-        try:
-            rows = await (await conn.execute(statements("ingest")["read_progress"], {"topic": topic})).fetchall()
-        except psycopg.Error as exc:
-            await conn.close()
-            raise Unavailable("E_UNAVAILABLE", f"Postgres cannot tell the offsets of {topic}: {exc}") from exc
+        rows = await self._ask("read_progress", topic, "the offsets of")
         self._topic_ids[topic] = topic_id
-        self._seqs[topic] = {partition: seq for partition, _, _, seq in rows}
+        self._followed[topic] = {
+            partition: Followed(seq, seen if told_id == topic_id else seq) for partition, told_id, _, seq, seen in rows
+        }
         wanted = set(partitions)
-        return {p: offset for p, told_id, offset, _ in rows if p in wanted and told_id == topic_id}
+        return {p: offset for p, told_id, offset, *_ in rows if p in wanted and told_id == topic_id}
 
     async def commit(self, harvest: Harvest) -> Sequence[Grant]:
         batch, grants = self._transaction(harvest)
@@ -64,10 +65,17 @@ class PostgresIngestLog:
         except ConnectionLostError as exc:
             # Whether it was committed is not known; the same records come again and find themselves in the inbox.
             raise Unavailable("E_UNAVAILABLE", f"the connection to Postgres broke: {exc}") from exc
-        seqs = self._seqs.setdefault(harvest.topic, {})
-        for partition, reached in harvest.reached.items():
-            seqs[partition] = max(seqs.get(partition, 0), reached.seq)
+        followed = self._followed.setdefault(harvest.topic, {})
+        followed.update((partition, reached.followed) for partition, reached in harvest.reached.items())
         return granted(results[grants]) if grants is not None else []
+
+    async def _ask(self, name: str, topic: str, what: str) -> list[TupleRow]:
+        conn = await self._connection()
+        try:
+            return await (await conn.execute(statements("ingest")[name], {"topic": topic})).fetchall()
+        except psycopg.Error as exc:
+            await conn.close()
+            raise Unavailable("E_UNAVAILABLE", f"Postgres cannot tell {what} {topic}: {exc}") from exc
 
     async def _connection(self) -> AsyncConnection[TupleRow]:
         if self._conn is None or self._conn.closed:
@@ -97,9 +105,13 @@ class PostgresIngestLog:
             "partitions": partitions,
             "topic_ids": [self._topic_ids[harvest.topic]] * len(partitions),
             "next_offsets": [one.next_offset for one in reached],
-            "seqs": [one.seq for one in reached],
+            "seqs": [one.followed.seq for one in reached],
+            "seen": [one.followed.seen for one in reached],
         }
         batch.append((sql["advance"], advance))
+        if harvest.missing:
+            missing = {"partitions": list(harvest.missing), "seqs": list(harvest.missing.values())}
+            batch.append((sql["ask_again"], {"topic": harvest.topic, **missing}))
         return batch, grants
 
     def _keys(self, harvest: Harvest) -> list[Statement]:

@@ -5,21 +5,26 @@ is right only if its looks have separate snapshots.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import psycopg
+import structlog
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 
+from processors.adapters.postgres.batches import ConnectionLostError, commit
+from processors.adapters.postgres.columns import columns
 from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.statements import statements
 from processors.adapters.postgres.wakeups import Channel, listen
-from processors.ports.relay import Cursor, Hold, Numbers, OutboxRow
+from processors.ports.relay import Cursor, Hold, OutboxRow, Outlook, Progress, Topic
 from schemas.errors import Refused, Unavailable
 
+_log = structlog.get_logger("relay")
+MOST_CHECKPOINTS: Final = 32
 _KEEPALIVE: Final = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 
 
@@ -39,10 +44,18 @@ class PostgresRelayStore:
         return self._lease
 
     async def take(self, owner: str) -> Hold | None:
-        return _hold(await self._row("take_shard", {"owner": owner, "lease": self._lease}))
+        row = await self._row("take_shard", {"owner": owner, "lease": self._lease})
+        if row is None:
+            return None
+        epoch, is_restored = row
+        if is_restored:
+            await self._stamp_again(epoch)
+        return await self.renew(epoch)
 
     async def renew(self, epoch: int) -> Hold | None:
-        return _hold(await self._row("renew_shard", {"epoch": epoch, "lease": self._lease}))
+        asked = {"epoch": epoch, "lease": self._lease, "most_checkpoints": MOST_CHECKPOINTS}
+        row = await self._row("renew_shard", asked)
+        return None if row is None else Hold(row[0], Cursor(*row[1:3]), row[3], frozenset(row[4]), Outlook(*row[5:]))
 
     async def upper(self) -> int:
         return await self._number("upper_bound", {})
@@ -57,21 +70,30 @@ class PostgresRelayStore:
     async def numbers(self) -> dict[tuple[str, int], int]:
         return {(topic, partition): seq for topic, partition, seq in await self._rows("numbers", {})}
 
-    async def topic_ids(self) -> dict[str, set[str]]:
-        return {topic: set(ids) for topic, ids in await self._rows("topic_ids", {})}
+    async def topics(self) -> dict[str, Topic]:
+        return {name: Topic(*told) for name, *told in await self._rows("topics", {})}
 
-    async def rewind(self) -> None:
-        await self._execute("rewind", {})
+    async def is_read_up(self, topic: str) -> bool:
+        return bool(await self._number("is_read_up", {"topic": topic}))
 
-    async def advance(self, epoch: int, cursor: Cursor, numbers: Numbers) -> bool:
+    async def go_back(self, epoch: int, topics: Collection[str]) -> bool:
+        return await self._number("go_back", {"epoch": epoch, "topics": sorted(topics)}) == 1
+
+    async def advance(self, epoch: int, progress: Progress) -> bool:
         asked = {
             "epoch": epoch,
             "lease": self._lease,
-            "xid": cursor.xid,
-            "id": cursor.id,
-            "topics": [topic for topic, _ in numbers],
-            "partitions": [partition for _, partition in numbers],
-            "seqs": list(numbers.values()),
+            "xid": progress.cursor.xid,
+            "id": progress.cursor.id,
+            "topics": [topic for topic, _ in progress.numbers],
+            "partitions": [partition for _, partition in progress.numbers],
+            "seqs": list(progress.numbers.values()),
+            "used": list(progress.topics),
+            "used_ids": [topic.topic_id for topic in progress.topics.values()],
+            "used_partitions": [topic.partitions for topic in progress.topics.values()],
+            **columns(progress.dead, ("dead_letter_id", "error_code", "summary")),
+            "raw": [dead.row.value for dead in progress.dead],
+            "dead_topic": [dead.row.topic for dead in progress.dead],
         }
         return await self._number("advance", asked) == 1
 
@@ -89,6 +111,19 @@ class PostgresRelayStore:
         conn, self._conn = self._conn, None
         if conn is not None:
             await conn.close()
+
+    async def _stamp_again(self, epoch: int) -> None:
+        """What was written in the cluster that this database comes from is put before all that is written now."""
+        _log.warning("relay_stamps_again", reason="the database was restored from another cluster")
+        asked = {"shard": self._shard, "epoch": epoch, "lease": self._lease}
+        try:
+            await commit(
+                await self._connection(),
+                [(self._sql["wait_as_long_as_it_takes"], {}), (self._sql["stamp_again"], asked)],
+            )
+        except ConnectionLostError as exc:
+            raise Unavailable("E_UNAVAILABLE", f"the connection broke while rows were stamped again: {exc}") from exc
+        await self.aclose()  # the next connection checks that it sees the transactions of the writing role
 
     async def _number(self, name: str, asked: Mapping[str, Any]) -> int:
         row = await self._row(name, asked)
@@ -149,12 +184,8 @@ async def open_relay_store(dsn: str, *, shard: int = 0, lease: float = 6.0) -> A
         await store.aclose()
 
 
-def _hold(row: TupleRow | None) -> Hold | None:
-    return None if row is None else Hold(row[0], Cursor(row[1], row[2]), row[3])
-
-
-async def rewind_relay(dsn: str) -> None:
+async def rewind_relay(dsn: str, shard: int = 0) -> None:
     """Publish the outbox of the last days again. For a broker that begins empty, before a relay starts."""
     conn = await connect(dsn, "rewind")
     async with conn:
-        await conn.execute(statements("relay")["rewind"])
+        await conn.execute(statements("relay")["go_back"], {"shard": shard, "epoch": None, "topics": None})

@@ -6,7 +6,7 @@ from processors.adapters.kafka.admin import KafkaAdmin
 from processors.adapters.kafka.partitioner import partition_of
 from processors.adapters.kafka.producer import KafkaProducer
 from processors.ports.streams import Delivery, Outgoing
-from schemas.errors import Unavailable
+from schemas.errors import Refused, Unavailable
 from tests.integration.kafka.conftest import PARTITIONS, Place, Reading, numbered, spec_of
 from tests.support.waiting import until
 
@@ -38,9 +38,9 @@ async def test_nothing_behind_a_record_that_was_refused_is_written(
     first, bad, behind = numbered(place.topic, [0, 4, 8])
     bad.value = b"x" * 9_000_000
     answers = await producer.send([first, bad, behind])
-    assert isinstance(answers[1], Unavailable)
+    assert isinstance(answers[1], Refused)
     assert isinstance(answers[2], Unavailable)
-    assert "Kafka did not take a record" in answers[1].message
+    assert answers[1].code == "E_RECORD_TOO_LARGE"
     assert all(isinstance(answer, Delivery) for answer in await producer.send(numbered(place.topic, [12])))
     async with reading.at(place):
         await reading.until_took([12])

@@ -11,7 +11,7 @@ from tests.support.waiting import until
 
 @pytest.fixture(autouse=True)
 def often_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("processors.relay.relay._FRESH_SECONDS", 0.3)
+    monkeypatch.setattr("processors.relay.topics_in_use._FRESH_SECONDS", 0.3)
 
 
 def in_order(records: list[Published]) -> list[str]:

@@ -11,6 +11,7 @@ from psycopg import sql
 from processors.adapters.kafka.partitioner import partition_of
 from processors.adapters.postgres.relay_store import open_relay_store, rewind_relay
 from processors.adapters.postgres.statements import statements
+from processors.ports.relay import Progress
 from processors.ports.streams import Delivery, Outgoing, Producer
 from schemas.errors import Refused, Unavailable
 from tests.integration.relay.conftest import PARTITIONS, Published, Stage
@@ -143,7 +144,9 @@ async def test_a_relay_that_lost_its_lease_keeps_nothing(stage: Stage):
             assert await old.take("old") is None
             assert await old.renew(lost.epoch) is None
             rows = await old.rows(lost.cursor, await old.horizon(await old.upper()), 10)
-            assert not await old.advance(lost.epoch, lost.cursor._replace(xid=rows[0].xid), {("t", 0): 1})
+            progress = Progress(lost.cursor._replace(xid=rows[0].xid), {("t", 0): 1})
+            assert not await old.advance(lost.epoch, progress)
+            assert not await old.go_back(lost.epoch, ["t"])
             assert await new.numbers() == {}
             assert await new.renew(held.epoch) is not None
 

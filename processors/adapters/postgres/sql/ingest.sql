@@ -1,6 +1,10 @@
 -- name: read_progress
 -- Where each partition of a topic goes on.
-select partition, topic_id, next_offset, seq from automation.ingest_progress where topic = %(topic)s;
+select partition, topic_id, next_offset, seq, seen from automation.ingest_progress where topic = %(topic)s;
+
+-- name: read_given
+-- The highest number that the relay has given in each partition.
+select partition, highest from automation.relay_partitions where topic = %(topic)s;
 
 -- name: hold_progress
 -- One writer a partition at a time: the row is locked before anything is looked at.
@@ -11,16 +15,24 @@ select partition, next_offset, seq, topic_id from automation.ingest_progress
 
 -- name: advance
 -- The offsets, in the transaction that made the runs.
-insert into automation.ingest_progress as p (topic, partition, topic_id, next_offset, seq)
-select %(topic)s, u.partition, u.topic_id, u.next_offset, u.seq
-  from unnest(%(partitions)s::integer[], %(topic_ids)s::text[], %(next_offsets)s::bigint[], %(seqs)s::bigint[])
-       as u (partition, topic_id, next_offset, seq)
+insert into automation.ingest_progress as p (topic, partition, topic_id, next_offset, seq, seen)
+select %(topic)s, u.partition, u.topic_id, u.next_offset, u.seq, u.seen
+  from unnest(%(partitions)s::integer[], %(topic_ids)s::text[], %(next_offsets)s::bigint[], %(seqs)s::bigint[],
+              %(seen)s::bigint[]) as u (partition, topic_id, next_offset, seq, seen)
  order by u.partition
     on conflict (topic, partition) do update
    set topic_id = excluded.topic_id, updated_at = clock_timestamp(),
        next_offset = case when p.topic_id = excluded.topic_id then greatest(p.next_offset, excluded.next_offset)
                           else excluded.next_offset end,
-       seq = greatest(p.seq, excluded.seq);
+       seq = greatest(p.seq, excluded.seq), seen = excluded.seen;
+
+-- name: ask_again
+-- The relay is to go back; it answers by removing the request.
+insert into automation.relay_requests (topic, partition, seq)
+select %(topic)s, u.partition, u.seq
+  from unnest(%(partitions)s::integer[], %(seqs)s::bigint[]) as u (partition, seq)
+ order by u.partition
+    on conflict (topic, partition) do nothing;
 
 -- name: note_events
 -- Marks events as seen: the ones that are new carry this transaction's xid. What a door accepted is in force,
