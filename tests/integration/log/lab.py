@@ -30,7 +30,7 @@ from tests.support.waiting import until
 PROJECT, QUEUE = "shop", "q_orders"
 TABLES = (
     "live_runs", "runs_ended", "step_attempts", "idempotency_keys", "inbox", "ingest_progress", "outbox", "queues",
-    "queue_deltas", "lanes", "sessions", "run_mail", "dead_letters",
+    "queue_deltas", "lanes", "sessions", "run_mail", "dead_letters", "relay_partitions", "relay_requests",
 )  # fmt: skip
 EVENTS, DEAD_LETTERS = "t.events", "t.dead-letters"
 
