@@ -4,7 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.integration.log.lab import Lab, empty, open_lab
+from processors.adapters.postgres.catalog import PostgresCatalog
+from processors.adapters.postgres.connections import open_pool
+from tests.integration.log.lab import EVENTS, PROJECT, Lab, empty, open_lab
+from tests.integration.log.polls import FILTERED, FLOW, Stage
 from tests.support.databases import fresh_database
 
 
@@ -19,3 +22,13 @@ async def lab(log_database: str) -> AsyncIterator[Lab]:
     await empty(log_database)
     async with open_lab(log_database) as opened:
         yield opened
+
+
+@pytest_asyncio.fixture
+async def stage(lab: Lab) -> AsyncIterator[Stage]:
+    async with open_pool(lab.dsn, "test") as pool:
+        catalog = PostgresCatalog(pool)
+        await catalog.publish(PROJECT, {"orders.yaml": FLOW, "large.yaml": FILTERED}, dev=False, actor="test")
+        made = Stage(lab, await lab.ingest_log(), catalog)
+        assert await made.log.positions(EVENTS, "topic-1", [0, 1]) == {}
+        yield made
