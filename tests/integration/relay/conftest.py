@@ -5,8 +5,10 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any, LiteralString
 
 import confluent_kafka
+import confluent_kafka.admin
 import psycopg
 import pytest
 import pytest_asyncio
@@ -15,6 +17,7 @@ from processors.adapters.kafka.admin import KafkaAdmin
 from processors.adapters.kafka.producer import KafkaProducer
 from processors.adapters.postgres.migrations import migrate
 from processors.adapters.postgres.relay_store import open_relay_store
+from processors.ports.measures import Measures
 from processors.ports.streams import Producer
 from processors.relay.relay import run_relay
 from tests.support.waiting import until
@@ -60,6 +63,32 @@ class Outbox:
     async def wake(self) -> None:
         await self.conn.execute("notify a44_outbox")
 
+    async def ingest_has(self, partition: int, seq: int) -> None:
+        """As if ingest had read this topic up to a number."""
+        await self.conn.execute(
+            "insert into automation.ingest_progress (topic, partition, topic_id, next_offset, seq, seen)"
+            " values (%s, %s, 'read', 1, %s, %s) on conflict (topic, partition) do update set seq = excluded.seq",
+            (self.topic, partition, seq, seq),
+        )
+
+    async def ask_for(self, partition: int, seq: int) -> None:
+        await self.conn.execute(
+            "insert into automation.relay_requests (topic, partition, seq) values (%s, %s, %s)",
+            (self.topic, partition, seq),
+        )
+
+    async def value(self, query: LiteralString, *params: object) -> Any:
+        row = await (await self.conn.execute(query, params or None)).fetchone()
+        assert row is not None
+        return row[0]
+
+    async def is_answered(self) -> bool:
+        return bool(await self.value("select count(*) = 0 from automation.relay_requests"))
+
+    async def has_checkpoint(self, seq: int) -> bool:
+        query = "select exists (select from automation.relay_checkpoints where topic = %s and seq = %s)"
+        return bool(await self.value(query, self.topic, seq))
+
 
 class Stage:
     """Everything a test of the relay needs."""
@@ -70,6 +99,7 @@ class Stage:
         self.topic = topic
         self.spec = TopicSpec(topic, PARTITIONS, 86_400_000)
         self.admin = KafkaAdmin(bootstrap, "relay-test-admin")
+        self.measures = Measures()
         self._consumer: confluent_kafka.Consumer | None = None
         self._seen: list[Published] = []
 
@@ -87,7 +117,8 @@ class Stage:
         stop = asyncio.Event()
         async with open_relay_store(self.dsn, lease=LEASE) as store:
             task = asyncio.create_task(
-                run_relay(store, wrap(producer), self.admin, owner, stop, specs=[self.spec]), name=owner
+                run_relay(store, wrap(producer), self.admin, owner, stop, specs=[self.spec], measures=self.measures),
+                name=owner,
             )
             try:
                 yield task
@@ -113,6 +144,12 @@ class Stage:
 
         await until(there, f"{values} published", seconds)
         return found
+
+    async def lose_topic(self) -> None:
+        """As a broker without its data comes back; readers of the old topic are of no use any more."""
+        client = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.bootstrap})
+        await asyncio.wrap_future(client.delete_topics([self.topic])[self.topic])
+        self.begin_anew()
 
     def begin_anew(self) -> None:
         """Look at the topic as if for the first time."""

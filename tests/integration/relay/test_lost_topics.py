@@ -1,8 +1,5 @@
 """A topic that lost its records gets them again, from the outbox."""
 
-import asyncio
-
-import confluent_kafka.admin
 import pytest
 
 from tests.integration.relay.conftest import Published, Stage
@@ -18,13 +15,6 @@ def in_order(records: list[Published]) -> list[str]:
     return [record.value for record in records]
 
 
-async def lose_topic(stage: Stage) -> None:
-    """As a broker without its data comes back; readers of the old topic are of no use any more."""
-    client = confluent_kafka.admin.AdminClient({"bootstrap.servers": stage.bootstrap})
-    await asyncio.wrap_future(client.delete_topics([stage.topic])[stage.topic])
-    stage.begin_anew()
-
-
 async def made_again(stage: Stage) -> bool:
     """Apache Kafka deletes in the background: the old topic may still stand in the way."""
     return await stage.admin.ensure_topics([stage.spec]) == [stage.topic]
@@ -35,7 +25,7 @@ async def test_what_a_lost_topic_held_is_published_again(stage: Stage) -> None:
         await outbox.put("a", "b")
         await outbox.wake()
         await stage.until_published("a", "b")
-        await lose_topic(stage)
+        await stage.lose_topic()
         await stage.until_published("a", "b")
         await outbox.put("c")
         await outbox.wake()
@@ -54,7 +44,7 @@ async def test_a_loss_while_no_relay_ran_is_known_by_the_topic_that_ingest_has_r
             "insert into automation.ingest_progress (topic, partition, topic_id, next_offset) values (%s, 0, %s, 1)",
             (stage.topic, known),
         )
-        await lose_topic(stage)
+        await stage.lose_topic()
         await until(lambda: made_again(stage), "the topic made again")
         await outbox.put("b")
         async with stage.relay("second"):
