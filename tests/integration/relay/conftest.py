@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, LiteralString
@@ -18,8 +18,9 @@ from processors.adapters.kafka.producer import KafkaProducer
 from processors.adapters.postgres.migrations import migrate
 from processors.adapters.postgres.relay_store import open_relay_store
 from processors.ports.measures import Measures
-from processors.ports.streams import Producer
+from processors.ports.streams import Delivery, Outgoing, Producer
 from processors.relay.relay import run_relay
+from schemas.errors import Refused, Unavailable
 from tests.support.waiting import until
 from topology.topics import TopicSpec
 
@@ -90,6 +91,27 @@ class Outbox:
         return bool(await self.value(query, self.topic, seq))
 
 
+class Wrapped:
+    """A producer around the real one, which the test may make fail."""
+
+    def __init__(self) -> None:
+        self.real: Producer | None = None
+
+    def wrap(self, real: Producer) -> Producer:
+        self.real = real
+        return self
+
+    async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable | Refused]:
+        assert self.real is not None
+        return await self.real.send(batch)
+
+    def send_unawaited(self, batch: Sequence[Outgoing]) -> None:
+        raise AssertionError("the relay awaits all its reports")
+
+    async def aclose(self) -> None:
+        raise AssertionError("the relay does not own its producer")
+
+
 class Stage:
     """Everything a test of the relay needs."""
 
@@ -150,6 +172,11 @@ class Stage:
         client = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.bootstrap})
         await asyncio.wrap_future(client.delete_topics([self.topic])[self.topic])
         self.begin_anew()
+
+    async def add_partitions(self, count: int) -> None:
+        client = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.bootstrap})
+        grown = confluent_kafka.admin.NewPartitions(self.topic, count)
+        await asyncio.wrap_future(client.create_partitions([grown])[self.topic])
 
     def begin_anew(self) -> None:
         """Look at the topic as if for the first time."""

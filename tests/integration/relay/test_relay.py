@@ -12,9 +12,9 @@ from processors.adapters.kafka.partitioner import partition_of
 from processors.adapters.postgres.relay_store import open_relay_store, rewind_relay
 from processors.adapters.postgres.statements import statements
 from processors.ports.relay import Progress
-from processors.ports.streams import Delivery, Outgoing, Producer
+from processors.ports.streams import Delivery, Outgoing
 from schemas.errors import Refused, Unavailable
-from tests.integration.relay.conftest import PARTITIONS, Published, Stage
+from tests.integration.relay.conftest import PARTITIONS, Published, Stage, Wrapped
 from tests.support.waiting import until
 
 KEYS = [f"key-{n}" for n in range(20)]
@@ -261,27 +261,6 @@ async def test_waiting_rows_are_read_along_the_key_and_never_sorted(stage: Stage
     assert "Bitmap" not in text
 
 
-class Wrapped:
-    """A producer around the real one, which the test may make fail."""
-
-    def __init__(self) -> None:
-        self.real: Producer | None = None
-
-    def wrap(self, real: Producer) -> Producer:
-        self.real = real
-        return self
-
-    async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable]:
-        assert self.real is not None
-        return await self.real.send(batch)
-
-    def send_unawaited(self, batch: Sequence[Outgoing]) -> None:
-        raise AssertionError("the relay awaits all its reports")
-
-    async def aclose(self) -> None:
-        raise AssertionError("the relay does not own its producer")
-
-
 class CrashAfterSending(Wrapped):
     """Delivers the first batch and never answers: the place where a process may die."""
 
@@ -289,7 +268,7 @@ class CrashAfterSending(Wrapped):
         super().__init__()
         self.sent = asyncio.Event()
 
-    async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable]:
+    async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable | Refused]:
         answers = await super().send(batch)
         assert all(isinstance(answer, Delivery) for answer in answers)
         self.sent.set()
@@ -304,7 +283,7 @@ class FailHalfOnce(Wrapped):
         super().__init__()
         self.failed = False
 
-    async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable]:
+    async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable | Refused]:
         if self.failed:
             return await super().send(batch)
         self.failed = True
