@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from ops.settings.fields import Settings, expected
 from ops.settings.masking import MASK, masked
+from processors.ports import crash_points
 from schemas.errors import Refused
 
 DEFAULT_FILE = "a44.toml"
@@ -49,6 +50,7 @@ class Loaded:
 
 def load(config: Path | None = None) -> Loaded:
     """Raises `E_CONFIG` with every fault in `details["errors"]`."""
+    crash_points.check()
     file, from_file = _read_file(config)
 
     class Here(Settings):

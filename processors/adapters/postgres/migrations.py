@@ -8,6 +8,7 @@ from importlib.resources import files
 
 from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.statements import statements
+from processors.ports import crash_points
 from schemas.errors import Refused
 
 _NAME = re.compile(r"^(\d{4})_(pre|post)_[a-z0-9_]+\.sql$")
@@ -53,6 +54,7 @@ async def migrate(dsn: str, progress: Callable[[str], None] = lambda _: None) ->
                     sql["record_migration"],
                     {"number": migration.number, "name": migration.name, "checksum": migration.checksum},
                 )
+                crash_points.reach("in_migration_before_commit")
                 applied.append(migration.name)
     return applied
 
