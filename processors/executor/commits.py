@@ -3,7 +3,7 @@
 The run at fault goes on nowhere: it is blocked, with a record that says so in place of what cannot be stored.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 
 from processors.engine.effects import Block
@@ -49,6 +49,7 @@ def leave_out(batch: Batch, run_id: str) -> None:
     batch.ends = [end for end in batch.ends if end.run_id != run_id]
     batch.rests = [rest for rest in batch.rests if rest.run_id != run_id]
     batch.announcements = [told for told in batch.announcements if told.key != run_id]
+    batch.crashes.pop(run_id, None)
 
 
 def defect_record(run: LiveRun, now: datetime) -> Record:
@@ -79,10 +80,6 @@ def _part(batch: Batch, runs: set[str]) -> Batch:
         ends=[end for end in batch.ends if end.run_id in runs],
         rests=[rest for rest in batch.rests if rest.run_id in runs],
         announcements=[told for told in batch.announcements if told.key in runs],
-        recovered=_only(batch.recovered, runs),
+        crashes={run_id: count for run_id, count in batch.crashes.items() if run_id in runs},
         room=batch.room,
     )
-
-
-def _only(run_ids: Sequence[str], runs: set[str]) -> list[str]:
-    return [run_id for run_id in run_ids if run_id in runs]

@@ -7,7 +7,6 @@ blocked alone.
 """
 
 import asyncio
-import json
 import random
 import time
 import traceback
@@ -23,10 +22,14 @@ from processors.engine.decide import decide
 from processors.engine.state import fold
 from processors.executor.commits import UNSTORABLE_BLOCK, commit_apart, defect_record, leave_out
 from processors.executor.effects import EffectRunner, Waiting
+from processors.executor.late import LateResults
 from processors.executor.listener import Listener
 from processors.executor.live_run import LiveRun
+from processors.executor.mail import open_mail
+from processors.ports import crash_points
 from processors.ports.bodies import Bodies, BodyListener
-from processors.ports.journal import Batch, Claim, Entry, Journal, Mail, Release, SessionOver
+from processors.ports.journal import Batch, Claim, Entry, Journal, Release, SessionOver
+from processors.ports.measures import Measures
 from schemas.errors import AutomationError, Broken, Refused, Unavailable
 from schemas.records import ErrorInfo, Record
 
@@ -56,9 +59,11 @@ class Executor:
         slots: int,
         lease: float,
         on_told: Callable[[], None] = lambda: None,
+        measures: Measures | None = None,
     ) -> None:
         self._journal = journal
         self._on_told = on_told
+        self._measures = measures or Measures()
         self._margin = min(LONGEST_MARGIN_SECONDS, lease / SHARE_OF_LEASE)
         self._poll_seconds = min(LONGEST_POLL_SECONDS, lease / SHARE_OF_LEASE)
         self._kind_of = kind_of
@@ -71,7 +76,8 @@ class Executor:
         self._has_session, self._has_lapsed = False, False
         self._roll = random.Random().random  # noqa: S311  jitter keeps no secret, and a system call a decision is dear
         self._effects = EffectRunner(journal.now, run_events_topic, self.post, self.go_until)
-        self.listener: BodyListener = Listener(self.post)
+        self._late = LateResults()
+        self.listener: BodyListener = Listener(self.post, self._late.add)
         self.counts: Counter[str] = Counter()
 
     def attach(self, bodies: Mapping[str, Bodies]) -> None:
@@ -134,9 +140,12 @@ class Executor:
             await self._flush()
         except (SessionOver, Unavailable, Broken) as exc:
             reason = str(exc)
+            if isinstance(exc, SessionOver) and time.monotonic() < self._journal.lease_ends:
+                self._measures.count("session_false_alarms_total")
         if reason is not None or self._has_lapsed:
             _log.error("session_lost", reason=reason or "not renewed in time", runs=len(self._runs))
             self.counts["sessions_lost"] += 1
+            self._measures.count("session_lost_total")
             self._forget_all()
             await self._open(stop)
 
@@ -176,6 +185,7 @@ class Executor:
 
     def _forget_all(self) -> None:
         """Nothing of this session will be committed any more; bodies are dropped without a word."""
+        self._late.add_unheard(self._inbox, self._runs)
         self._effects.drop_all(self._runs.values())
         self._runs.clear()
         self._inbox.clear()
@@ -192,6 +202,7 @@ class Executor:
                 self._wake.clear()
                 await self._flush()
             await self._journal.release([Release(run.run_id, run.is_unsure) for run in self._runs.values()])
+            crash_points.reach("after_release_before_goodbye")
         except (SessionOver, AutomationError) as exc:
             _log.warning("not_given_back", reason=str(exc), runs=len(self._runs))
 
@@ -200,13 +211,27 @@ class Executor:
     async def _flush(self) -> None:
         """Decide what came, commit it, act on it, begin what was claimed."""
         batch, waiting = Batch(), list[Waiting]()
+        if self._late:
+            self._measures.count("late_attempts_total", await self._late.keep(self._journal))
         await self._collect_mail(batch)
         self._decide_all(batch, waiting)
         self._ask_for_runs(batch)
         if not _is_worth_a_commit(batch) and time.monotonic() < self._journal.renew_at:
             self._act(waiting)
             return
+        if batch.entries:
+            crash_points.reach("after_step_before_append")
         claims = await self._commit(batch)
+        self._settle(batch)
+        self._act(waiting)
+        if claims:
+            crash_points.reach("after_claim")
+            await self._take(claims)
+        if (batch.look_for_granted and len(claims) >= batch.room > 0) or 0 in batch.crashes.values():
+            self.look_for_granted()
+
+    def _settle(self, batch: Batch) -> None:
+        """What the commit changed here."""
         self.counts["commits"] += 1
         if batch.announcements:
             self._on_told()
@@ -215,15 +240,16 @@ class Executor:
                 self._runs[entry.run_id].committed = entry.record.seq
         for run_id in [end.run_id for end in batch.ends] + [rest.run_id for rest in batch.rests]:
             self._forget(run_id)
-        self._act(waiting)
-        await self._take(claims)
-        if batch.look_for_granted and len(claims) >= batch.room > 0:
-            self.look_for_granted()
+        if batch.entries:
+            crash_points.reach("after_append_before_next")
 
     async def _commit(self, batch: Batch) -> Sequence[Claim]:
         """All of it; where the log refuses it, all of it but the runs at fault, which are blocked instead."""
         try:
             return await self._journal.commit(batch)
+        except SessionOver:
+            self._late.add_refused(batch, self._runs)
+            raise
         except Broken as exc:
             _log.error("batch_refused", reason=str(exc))
         claims, refused = await commit_apart(self._journal, batch)
@@ -270,6 +296,7 @@ class Executor:
         self, run: LiveRun, command: commands.Command, now: datetime, batch: Batch, waiting: list[Waiting]
     ) -> int:
         """One decision into the batch; answers about how many bytes it added."""
+        before = run.state.crashes
         try:
             decision = decide(run.state, command, now, self._roll())
         except Exception:  # noqa: BLE001  a defect of ours costs this run, and no other; it is logged
@@ -280,8 +307,8 @@ class Executor:
             return 0
         claim = run.claim
         batch.entries += [Entry(run.run_id, claim.generation, claim.project_id, one) for one in decision.records]
-        if claim.crashes and any(one.cost is not None for one in decision.records):
-            batch.recovered.append(run.run_id)
+        if run.state.crashes != before:
+            batch.crashes[run.run_id] = run.state.crashes
         self._effects.sort(run, decision, batch, waiting)
         return sum(len(one.value or "") + RECORD_BYTES for one in decision.records)
 
@@ -309,7 +336,7 @@ class Executor:
 
     async def _begin(self, claim: Claim, records: Sequence[Record]) -> None:
         state = fold(claim.run_id, claim.generation, records)
-        state.most_crashes = claim.max_attempts
+        state.most_crashes, state.crashes = claim.max_attempts, claim.crashes
         command: commands.Command = commands.Claimed(claim.owner_lost)
         try:
             kind = await self._kind_of(claim.definition_id)
@@ -330,24 +357,8 @@ class Executor:
             run = self._runs.get(mail.run_id)
             if run is not None:
                 batch.mail.append(mail.mail_id)
-                opened += [(run.run_id, run.claim.fence, command) for command in _open_mail(mail)]
+                opened += [(run.run_id, run.claim.fence, command) for command in open_mail(mail)]
         self._inbox[:0] = opened
-
-
-def _open_mail(mail: Mail) -> list[commands.Command]:
-    if mail.kind == "cancel":
-        return [commands.Cancel(mail.actor, _reason_of(mail.body))]
-    _log.error("unknown_mail", run_id=mail.run_id, kind=mail.kind)
-    return []
-
-
-def _reason_of(body: str) -> str:
-    try:
-        told = json.loads(body)
-    except ValueError:
-        told = None
-    reason = told.get("reason") if isinstance(told, dict) else None
-    return str(reason or "no reason given")
 
 
 def _is_worth_a_commit(batch: Batch) -> bool:

@@ -4,16 +4,18 @@ from collections.abc import Callable, Collection, Sequence
 
 from processors.engine import commands
 from processors.engine.requests import BodyEnd, Request
+from processors.ports.journal import LateAttempt
 from schemas.records import ErrorInfo
 
 Post = Callable[[str, int, commands.Command], None]
 
 
 class Listener:
-    """Implements `BodyListener`; `post` puts a command before the executor."""
+    """Implements `BodyListener`; `post` puts a command before the executor, `keep` what came too late for one."""
 
-    def __init__(self, post: Post) -> None:
+    def __init__(self, post: Post, keep: Callable[[LateAttempt], None]) -> None:
         self._post = post
+        self._keep = keep
 
     def turned(self, run_id: str, fence: int, after: int, requests: Sequence[Request], end: BodyEnd | None) -> None:
         self._post(run_id, fence, commands.Turn(after, requests, end))

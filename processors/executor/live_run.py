@@ -68,7 +68,7 @@ class LiveRun:
             occurred_at=claim.occurred_at,
             history=past,
             go_until=None if state.owner_lost else go_until,
-            losses=claim.crashes + state.crashes,
+            losses=state.crashes,
         )
 
 

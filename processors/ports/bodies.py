@@ -130,7 +130,7 @@ class Bodies(Protocol):
         """Cancel the body; it answers with a turn that ends it."""
 
     def drop(self, run_id: str, fence: int) -> None:
-        """Forget the run at once; no callback follows."""
+        """Forget the run at once. Only `late` may follow, for an attempt that could not be stopped."""
 
     async def aclose(self) -> None:
         """Stop everything; no callback follows."""

@@ -102,10 +102,25 @@ class Announcement:
     value: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class LateAttempt:
+    """An outcome that the fence refused: `fence` is the one under which the attempt ran."""
+
+    run_id: str
+    fence: int
+    item: str
+    attempt: int
+    status: str
+    value: str | None
+    error: ErrorInfo | None
+    key: str | None
+    cost: float
+
+
 @dataclass(slots=True)
 class Batch:
-    """What gathered. `hinted` are runs that a command named, `room` how many more runs may be taken, `recovered`
-    runs that committed an attempt after an owner was lost.
+    """What gathered. `hinted` are runs that a command named, `room` how many more runs may be taken, `crashes` how
+    often in a row the owner or the host of a run was lost, where that changed (0: it committed an attempt since).
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -113,7 +128,7 @@ class Batch:
     rests: list[RunRest] = field(default_factory=list)
     announcements: list[Announcement] = field(default_factory=list)
     mail: list[int] = field(default_factory=list)
-    recovered: list[str] = field(default_factory=list)
+    crashes: dict[str, int] = field(default_factory=dict)
     hinted: list[str] = field(default_factory=list)
     look_for_granted: bool = False
     room: int = 0
@@ -150,6 +165,11 @@ class Journal(Protocol):
 
     async def unread_mail(self) -> Sequence[Mail]:
         """Mail of this session's runs; the batch that acts on it names it in `mail`."""
+
+    async def keep_late(self, late: Sequence[LateAttempt]) -> None:
+        """Keep outcomes that no session may commit any more. They take no number and change no run. Raises
+        `Unavailable`, and `Broken` where one of them cannot be stored.
+        """
 
     async def release(self, runs: Sequence[Release]) -> None:
         """Give runs back at a stop: granted again under the next fence. Then the session is closed."""

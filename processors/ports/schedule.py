@@ -8,13 +8,24 @@ from processors.ports.runs import Grant
 
 
 @dataclass(frozen=True, slots=True)
+class Silent:
+    """A session whose process seems gone, and how many batches it had committed when that was seen."""
+
+    session_id: int
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Outlook:
-    """`next_due` is in seconds from now; None where no timer waits."""
+    """`next_due` is in seconds from now; None where no timer waits. `silent` is empty while nothing can be said: just
+    after Postgres or this connection to it was started, everybody is still on the way back.
+    """
 
     timers_due: bool
     sessions_late: bool
     runs_hungry: bool
     next_due: float | None
+    silent: Sequence[Silent] = ()
 
 
 class Schedule(Protocol):
@@ -26,8 +37,10 @@ class Schedule(Protocol):
     async def wake_due(self) -> int:
         """Runs whose timer is due want their slot back; answers how many."""
 
-    async def reap(self) -> Sequence[Grant]:
-        """Close sessions whose lease has passed, and grant their runs again under the next fence."""
+    async def reap(self, dead: Sequence[Silent] = ()) -> Sequence[Grant]:
+        """Close sessions whose lease has passed, and those that are still silent and have committed nothing since, and
+        grant their runs again under the next fence.
+        """
 
     async def feed(self) -> Sequence[Grant]:
         """Give free slots to ready runs."""

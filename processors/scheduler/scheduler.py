@@ -7,22 +7,30 @@ sooner makes it look earlier. It holds no state: killing it costs at most a look
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 import structlog
 
+from processors.ports import crash_points
 from processors.ports.hints import Hints
-from processors.ports.schedule import Outlook, Schedule
+from processors.ports.measures import Measures
+from processors.ports.schedule import Outlook, Schedule, Silent
 from schemas.errors import AutomationError
 
 _log = structlog.get_logger("scheduler")
 LOOK_SECONDS = 1.0
 SOONEST_SECONDS = 0.01
 RECOUNT_SECONDS = 60.0
+# A process is taken for dead when it was silent for two looks, this far apart or more.
+SILENCE_SECONDS = 0.8
+SECOND_LOOK_SECONDS = 0.4
 
 
 class Scheduler:
-    def __init__(self, schedule: Schedule, hints: Hints) -> None:
+    def __init__(self, schedule: Schedule, hints: Hints, measures: Measures | None = None) -> None:
         self._schedule = schedule
+        self._measures = measures or Measures()
+        self._silent: dict[Silent, float] = {}
         self._hints = hints
         self._woken = asyncio.Event()
         self.counts: Counter[str] = Counter()
@@ -52,17 +60,25 @@ class Scheduler:
     async def _look(self) -> float:
         """One look and what follows from it; answers how long to rest, in seconds."""
         outlook: Outlook = await self._schedule.look()
-        if outlook.sessions_late:
-            await self._reap()
+        dead = self._dead(outlook.silent)
+        if outlook.sessions_late or dead:
+            await self._reap(dead)
         woken = await self._schedule.wake_due() if outlook.timers_due else 0
         self.counts["woken"] += woken
+        if woken:
+            crash_points.reach("after_wake_before_grant")
         if woken or outlook.runs_hungry:
             grants = await self._schedule.feed()
             self.counts["granted"] += len(grants)
             self._hints.granted(grants)
-        if outlook.next_due is None:
-            return LOOK_SECONDS
-        return min(max(outlook.next_due, SOONEST_SECONDS), LOOK_SECONDS)
+        longest = SECOND_LOOK_SECONDS if self._silent else LOOK_SECONDS
+        return longest if outlook.next_due is None else min(max(outlook.next_due, SOONEST_SECONDS), longest)
+
+    def _dead(self, silent: Sequence[Silent]) -> list[Silent]:
+        """Those that were silent before, and have committed nothing since."""
+        now = time.monotonic()
+        self._silent = {one: self._silent.get(one, now) for one in silent}
+        return [one for one, since in self._silent.items() if now - since >= SILENCE_SECONDS]
 
     async def _keep_up(self) -> None:
         """What need not be quick; reaping as well, for what a scheduler left undone that died in the middle of it."""
@@ -70,9 +86,12 @@ class Scheduler:
         await self._schedule.sweep()
         await self._schedule.recount()
 
-    async def _reap(self) -> None:
-        grants = await self._schedule.reap()
+    async def _reap(self, dead: Sequence[Silent] = ()) -> None:
+        grants = await self._schedule.reap(dead)
+        if grants:
+            crash_points.reach("after_regrant_before_hint")
         self.counts["lease_reclaim"] += len(grants)
+        self._measures.count("lease_reclaim_total", len(grants))
         self._hints.granted(grants)
 
     async def _rest(self, seconds: float) -> None:

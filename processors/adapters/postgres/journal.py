@@ -19,8 +19,9 @@ from processors.adapters.postgres import journal_batch
 from processors.adapters.postgres.batches import ConnectionLostError, SessionOverError, Statement, commit
 from processors.adapters.postgres.clock import DatabaseClock
 from processors.adapters.postgres.connections import connect
+from processors.adapters.postgres.liveness import Liveness
 from processors.adapters.postgres.statements import statements
-from processors.ports.journal import Batch, Claim, Mail, Release, SessionOver
+from processors.ports.journal import Batch, Claim, LateAttempt, Mail, Release, SessionOver
 from schemas.errors import Broken, Unavailable
 from schemas.records import Record
 
@@ -41,6 +42,7 @@ class PostgresJournal:
         self._conn: AsyncConnection[TupleRow] | None = None
         self._session, self._epoch, self._batch = 0, 0, 0
         self._lease_ends = 0.0
+        self._liveness = Liveness(dsn)
 
     def now(self) -> datetime:
         return self._clock.now()
@@ -54,14 +56,14 @@ class PostgresJournal:
         return self._lease_ends
 
     async def open(self) -> None:
-        await self.aclose()
+        await self._hang_up()
         conn = await connect(self._dsn, "executor")
         self._conn = conn
         sent = time.monotonic()
         try:
             await self._clock.sync(conn)
             if self._session:
-                await conn.execute(statements("executor")["give_up_session"], {"session": self._session})
+                await self._give_up(conn)
             cursor = await conn.execute(
                 statements("executor")["open_session"], {"owner": self._owner, "lease": self._lease}
             )
@@ -72,6 +74,13 @@ class PostgresJournal:
             raise Unavailable("E_UNAVAILABLE", "Postgres gave no session")
         self._session, self._epoch, self._batch = row[0], row[1], 0
         self._lease_ends = sent + self._lease
+        await self._liveness.hold(self._session)
+
+    async def _give_up(self, conn: AsyncConnection[TupleRow]) -> None:
+        """The session before: its runs are forgotten here, and this process is alive to say so."""
+        sql, session = statements("executor"), {"session": self._session}
+        if (await conn.execute(sql["give_up_session"], session)).rowcount == 0:
+            await conn.execute(sql["forgive_lost"], session)
 
     async def commit(self, batch: Batch) -> Sequence[Claim]:
         refusals = 0
@@ -107,6 +116,14 @@ class PostgresJournal:
     async def unread_mail(self) -> Sequence[Mail]:
         return [Mail(*row) for row in await self._ask("read_mail", {"session": self._session})]
 
+    async def keep_late(self, late: Sequence[LateAttempt]) -> None:
+        if not late:
+            return
+        try:
+            await commit(self._connected(), [journal_batch.late_attempts(late)])
+        except ConnectionLostError as exc:
+            raise Unavailable("E_UNAVAILABLE", f"{len(late)} late results were not kept: {exc}") from exc
+
     async def release(self, runs: Sequence[Release]) -> None:
         sql = statements("executor")
         fence = {"session": self._session, "epoch": self._epoch, "lease": self._lease}
@@ -124,6 +141,10 @@ class PostgresJournal:
             raise Unavailable("E_UNAVAILABLE", f"the runs were not given back, their lease will end: {exc}") from exc
 
     async def aclose(self) -> None:
+        await self._liveness.let_go()
+        await self._hang_up()
+
+    async def _hang_up(self) -> None:
         if self._conn is not None:
             await self._conn.close()
 
@@ -146,7 +167,7 @@ class PostgresJournal:
         """Back on a new connection, or `SessionOver`. Says whether the last batch had been committed."""
         while time.monotonic() < self._lease_ends:
             try:
-                await self.aclose()
+                await self._hang_up()
                 self._conn = await connect(self._dsn, "executor")
                 sent = time.monotonic()
                 cursor = await self._conn.execute(

@@ -11,7 +11,7 @@ from psycopg.rows import TupleRow
 from processors.adapters.postgres.batches import Statement
 from processors.adapters.postgres.columns import columns
 from processors.adapters.postgres.statements import statements
-from processors.ports.journal import Batch, Claim, RunEnd, RunRest
+from processors.ports.journal import Batch, Claim, LateAttempt, RunEnd, RunRest
 from schemas.records import ErrorInfo, Kind, Record, Status
 
 _encode = msgspec.json.Encoder().encode
@@ -51,8 +51,9 @@ def plan(batch: Batch, fence: Mapping[str, Any]) -> Plan:
     if batch.mail:
         mail = {"mail": batch.mail, **session}
         made.statements += [(sql["lock_mailboxes"], mail), (sql["consume_mail"], mail)]
-    if batch.recovered:
-        made.statements.append((sql["forgive_crashes"], {"runs": batch.recovered, **session}))
+    if batch.crashes:
+        counts = {"run_id": list(batch.crashes), "crashes": list(batch.crashes.values())}
+        made.statements.append((sql["set_crashes"], {**counts, **session}))
     if batch.ends or batch.rests:
         _settle(made, batch, session)
     if batch.announcements:
@@ -117,6 +118,17 @@ def _ends(batch: Batch) -> dict[str, list[Any]]:
         **columns(batch.ends, ("run_id", "state", "result", "dead_letter_id", "reason", "summary")),
         "error_code": [end.error.code if end.error else None for end in batch.ends],
         "error": [_error_text(end.error) for end in batch.ends],
+    }
+
+
+def late_attempts(late: Sequence[LateAttempt]) -> Statement:
+    """Rows beside the log."""
+    return statements("executor")["keep_late"], {
+        **columns(late, ("run_id", "fence", "attempt", "status", "key", "cost")),
+        "step_id": [one.item for one in late],
+        "error_code": [one.error.code if one.error else None for one in late],
+        "error": [_error_text(one.error) for one in late],
+        "result": [one.value for one in late],
     }
 
 

@@ -1,5 +1,6 @@
 """The scheduler's side of the log. Each action is a transaction of its own, in the one lock order."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,40 +13,49 @@ from processors.adapters.postgres.batches import ConnectionLostError, Statement,
 from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.grants import grant_ready, granted, lock_queues
 from processors.adapters.postgres.statements import statements
+from processors.ports.measures import Measures
 from processors.ports.runs import Grant
-from processors.ports.schedule import Outlook
+from processors.ports.schedule import Outlook, Silent
 from schemas.errors import Unavailable
 
 _log = structlog.get_logger("schedule")
 MOST = 1000
 MOST_SWEEPS = 20
 AHEAD = 3
+# After a start of Postgres or of this connection executors are still on their way back: nothing is known of them.
+GRACE_SECONDS = 3.0
 _SWEEPS = ("sweep_keys", "sweep_inbox", "sweep_lanes", "sweep_sessions", "sweep_mail")
 
 
 class PostgresSchedule:
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, measures: Measures | None = None) -> None:
         self._dsn = dsn
+        self._measures = measures or Measures()
         self._conn: AsyncConnection[TupleRow] | None = None
+        self._connected_at = 0.0
 
     async def aclose(self) -> None:
         if self._conn is not None:
             await self._conn.close()
 
     async def look(self) -> Outlook:
-        rows = await self._ask("look")
-        return Outlook(*rows[0])
+        timers, late, hungry, due, sessions, batches = (await self._ask("look", {"grace": GRACE_SECONDS}))[0]
+        is_settled = time.monotonic() - self._connected_at > GRACE_SECONDS
+        silent = [Silent(*one) for one in zip(sessions, batches, strict=True)] if is_settled else []
+        return Outlook(timers, late, hungry, due, silent)
 
     async def wake_due(self) -> int:
         return len(await self._ask("wake", {"most": MOST}))
 
-    async def reap(self) -> Sequence[Grant]:
+    async def reap(self, dead: Sequence[Silent] = ()) -> Sequence[Grant]:
         sql, most = statements("scheduler"), {"most": MOST}
+        named = {"dead": [one.session_id for one in dead], "batches": [one.batch for one in dead]}
         grants: list[Grant] = []
         while True:
-            closed, rows = await self._commit([(sql["close_dead_sessions"], {}), (sql["regrant"], most)])
-            for session, owner in closed:
-                _log.warning("session_closed", session=session, owner=owner)
+            closed, rows = await self._commit([(sql["close_dead_sessions"], named), (sql["regrant"], most)])
+            for session, owner, noticed_by in closed:
+                _log.warning("session_closed", session=session, owner=owner, noticed_by=noticed_by)
+                self._measures.count("sessions_closed_total", 1, noticed_by)
             grants += granted([(run_id, fence, lane) for run_id, fence, lane in rows])
             if len(rows) < MOST:
                 return grants
@@ -83,6 +93,7 @@ class PostgresSchedule:
     async def _connection(self) -> AsyncConnection[TupleRow]:
         if self._conn is None or self._conn.closed:
             self._conn = await connect(self._dsn, "scheduler")
+            self._connected_at = time.monotonic()
         return self._conn
 
     async def _ask(self, name: str, params: Mapping[str, Any] | None = None) -> list[TupleRow]:

@@ -7,6 +7,7 @@ from typing import Any
 from processors.adapters.postgres.journal import PostgresJournal
 from processors.executor.executor import Executor
 from processors.ports.bodies import BodyStart
+from processors.ports.measures import Measures
 from processors.ports.runs import Grant, NewRun
 from processors.scheduler.scheduler import Scheduler
 from tests.integration.executor.scripted_bodies import Script, ScriptedBodies
@@ -58,9 +59,10 @@ class Works:
         slots: int = 500,
         lease: float = 30.0,
         kind_of: Callable[[int], Any] = always_code,
+        measures: Measures | None = None,
     ) -> Working:
         journal = PostgresJournal(self.lab.dsn, owner, lease)
-        executor = Executor(journal, kind_of, RUN_EVENTS, slots, lease)
+        executor = Executor(journal, kind_of, RUN_EVENTS, slots, lease, measures=measures)
         bodies = ScriptedBodies(executor.listener, self._script_of)
         executor.attach({"code": bodies, "yaml": bodies})
         working = Working(journal, executor, bodies)
@@ -68,11 +70,12 @@ class Works:
         await until(lambda: journal.lease_ends > 0, "the session is open")
         return working
 
-    def schedule(self) -> None:
+    def schedule(self) -> Measures:
         """A scheduler that hints every executor, as commands on Kafka would."""
-        stop = asyncio.Event()
-        scheduler = Scheduler(self.lab.schedule(), self)
+        stop, measures = asyncio.Event(), Measures()
+        scheduler = Scheduler(self.lab.schedule(measures), self, measures)
         self._scheduler = (stop, asyncio.create_task(scheduler.run(stop)))
+        return measures
 
     def granted(self, grants: Sequence[Grant]) -> None:
         for working in self._working:

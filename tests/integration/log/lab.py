@@ -22,6 +22,7 @@ from processors.adapters.postgres.statements import statements
 from processors.adapters.postgres.wakeups import Notifier
 from processors.ports.door import Acceptance
 from processors.ports.journal import Batch, Claim, Entry, RunEnd, RunRest
+from processors.ports.measures import Measures
 from processors.ports.runs import Grant, NewRun
 from schemas.ids import new_event_id, run_id
 from schemas.records import Kind, Record, Status
@@ -30,7 +31,8 @@ from tests.support.waiting import until
 PROJECT, QUEUE = "shop", "q_orders"
 TABLES = (
     "live_runs", "runs_ended", "step_attempts", "idempotency_keys", "inbox", "ingest_progress", "outbox", "queues",
-    "queue_deltas", "lanes", "sessions", "run_mail", "dead_letters", "relay_partitions", "relay_requests",
+    "queue_deltas", "lanes", "sessions", "run_mail",
+    "late_attempts", "dead_letters", "relay_partitions", "relay_requests",
 )  # fmt: skip
 EVENTS, DEAD_LETTERS = "t.events", "t.dead-letters"
 
@@ -204,8 +206,8 @@ class Lab:
         await journal.open()
         return journal
 
-    def schedule(self) -> PostgresSchedule:
-        schedule = PostgresSchedule(self.dsn)
+    def schedule(self, measures: Measures | None = None) -> PostgresSchedule:
+        schedule = PostgresSchedule(self.dsn, measures)
         self._resources.push_async_callback(schedule.aclose)
         return schedule
 

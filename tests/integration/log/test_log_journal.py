@@ -196,7 +196,7 @@ async def test_a_lost_owner_is_remembered_until_the_run_rests(lab: Lab) -> None:
     third = await lab.journal(owner="executor-3")
     (last,) = await lab.claim(third)
     assert (last.owner_lost, last.crashes, last.fence) == (True, 2, 3)
-    await third.commit(Batch(entries=[entry_of(claim, 1)], recovered=[last.run_id]))
+    await third.commit(Batch(entries=[entry_of(claim, 1)], crashes={last.run_id: 0}))
     assert await lab.value("select crashes from automation.live_runs") == 0
     await third.commit(Batch(rests=[rest_of(last, datetime.now(UTC) - HOUR)]))
     await lab.schedule().wake_due()

@@ -51,7 +51,6 @@ KEYS = {"key_hash": [sha256(str(number).encode()).digest()[:16] for number in ra
 SEEN = Guarded("ingest", "note_events", {**KEYS, **EVENTS, "direct": [False] * ROOM}, 25 * ROOM)
 ONE = {"projects": [PROJECT], "queues": [QUEUE]}
 HOT_LANE = {**ONE, "lanes": ["hot"]}
-OWNED = {"runs": runs(61001), "session": 1}
 NONE = [None] * ROOM
 ENDS = {"state": ["succeeded"] * ROOM, **dict.fromkeys(("result", "error_code", "error", "reason", "summary"), NONE)}
 GUARDED = (
@@ -60,10 +59,11 @@ GUARDED = (
     Guarded("executor", "hand_on", {**ONE, "room": ROOM, "session": 2}, 200),
     Guarded("executor", "pass_lanes", {**HOT_LANE, "lane_seqs": [1]}, 60),
     Guarded("executor", "lock_lanes", HOT_LANE, 20),
-    Guarded("executor", "lock_runs", OWNED, 8 * ROOM),
+    Guarded("executor", "lock_runs", {"runs": runs(61001), "session": 1}, 8 * ROOM),
     Guarded("executor", "owned_runs", {"session": 1}, 2 * ROOM),
     Guarded("executor", "read_mail", {"session": 1}, 2 * ROOM),
-    Guarded("executor", "forgive_crashes", OWNED, 25 * ROOM),
+    Guarded("executor", "set_crashes", {"run_id": runs(61001), "crashes": [0] * ROOM, "session": 1}, 25 * ROOM),
+    Guarded("executor", "forgive_lost", {"session": 1}, 60),
     Guarded(
         "executor",
         "release_runs",
@@ -96,7 +96,8 @@ GUARDED = (
     Guarded("grants", "lock_queues", ONE, 20),
     Guarded("grants", "fold_deltas", ONE, 20),
     Guarded("grants", "recount", {"project": PROJECT, "queue": QUEUE}, 700),
-    Guarded("scheduler", "look", {}, 200),
+    Guarded("scheduler", "look", {"grace": 3.0}, 200),
+    Guarded("scheduler", "close_dead_sessions", {"dead": [1], "batches": [0]}, 60),
     Guarded("scheduler", "wake", {"most": ROOM}, 25 * ROOM),
     Guarded("scheduler", "hungry_queues", {}, 1500),
     Guarded("scheduler", "regrant", {"most": ROOM}, 400),

@@ -12,7 +12,7 @@ from processors.executor.commits import commit_apart, leave_out
 from processors.executor.effects import EffectRunner, Waiting
 from processors.executor.listener import Listener
 from processors.executor.live_run import LiveRun
-from processors.ports.journal import Batch, Claim, Entry
+from processors.ports.journal import Batch, Claim, Entry, LateAttempt
 from schemas.errors import Broken
 from schemas.records import ErrorInfo
 
@@ -177,7 +177,8 @@ def test_what_a_lost_owner_had_in_flight_is_not_forgotten_by_a_stop() -> None:
 
 def test_bodies_tell_commands() -> None:
     stage = Stage()
-    listener = Listener(stage.post)
+    late: list[LateAttempt] = []
+    listener = Listener(stage.post, late.append)
     listener.turned("run_1", 3, 2, [asked("a")], None)
     listener.succeeded("run_1", 3, "a", 1, "h1", "1", 0.1)
     listener.failed("run_1", 3, "a", 1, "h1", STUCK, 0.1)
@@ -191,6 +192,8 @@ def test_bodies_tell_commands() -> None:
         ("run_1", 3, "BodyLost"),
         ("run_2", 1, "BodyLost"),
     ]
+    listener.late("run_1", 2, "a", 1, "succeeded", "1", None, 0.1)
+    assert late == [LateAttempt("run_1", 2, "a", 1, "succeeded", "1", None, None, 0.1)]
 
 
 class Refusing:

@@ -21,11 +21,11 @@ returning epoch, batch;
 select automation.hold_session(%(session)s, %(epoch)s, make_interval(secs => %(lease)s));
 
 -- name: claim_hinted
--- Takes granted runs that a command named. Exactly one claim of a grant wins.
+-- Takes granted runs that a command named. Exactly one claim of a grant wins. Suspects wait for claim_any.
 with mine as (
     select r.run_id
       from automation.live_runs r
-     where r.run_id = any(%(runs)s::text[]) and r.state = 'granted'
+     where r.run_id = any(%(runs)s::text[]) and r.state = 'granted' and r.crashes < 2
      order by r.run_id
        for no key update skip locked
 )
@@ -41,18 +41,27 @@ returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.defini
           r.owner_lost, r.has_mail, clock_timestamp();
 
 -- name: claim_any
--- Takes the longest granted runs, whether their command came or not.
+-- Takes the longest granted runs, whether their command came or not. Of the runs that two lost owners had in common a
+-- session holds one at a time: if it ends this one too, it is known whose doing it was.
 with mine as (
     select r.run_id
       from automation.live_runs r
-     where r.state = 'granted'
+     where r.state = 'granted' and r.crashes < 2
      order by r.granted_at
      limit %(room)s
+       for no key update skip locked
+), suspect as (
+    select r.run_id
+      from automation.live_runs r
+     where r.state = 'granted' and r.crashes >= 2
+       and not exists (select 1 from automation.live_runs h where h.session_id = %(session)s and h.crashes >= 2)
+     order by r.granted_at
+     limit 1
        for no key update skip locked
 )
 update automation.live_runs r
    set state = 'running', session_id = %(session)s, started_at = coalesce(r.started_at, clock_timestamp())
- where r.run_id = any(array(select run_id from mine))
+ where r.run_id = any(array(select run_id from mine union all select run_id from suspect))
 returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
           r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
           r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes,
@@ -162,7 +171,7 @@ update automation.live_runs r
 -- name: park_runs
 -- Nothing in flight until a timer: the slot goes back, the lane stays. Mail that came meanwhile wakes at once.
 update automation.live_runs r
-   set state = u.state, session_id = null, crashes = 0, owner_lost = false,
+   set state = u.state, session_id = null, crashes = 0, lost_session = null, owner_lost = false,
        visible_at = case when r.has_mail then clock_timestamp() else u.visible_at end
   from unnest(%(run_id)s::text[], %(state)s::text[], %(visible_at)s::timestamptz[]) as u (run_id, state, visible_at)
  where r.run_id = u.run_id and r.run_id = any(%(run_id)s::text[]) and r.session_id = %(session)s;
@@ -225,13 +234,47 @@ update automation.live_runs r
   from unnest(%(run_id)s::text[], %(in_flight)s::boolean[]) as u (run_id, in_flight)
  where r.run_id = u.run_id and r.run_id = any(%(run_id)s::text[]) and r.session_id = %(session)s;
 
--- name: forgive_crashes
--- An attempt was committed after an owner had been lost: the run is not what killed it.
-update automation.live_runs set crashes = 0 where run_id = any(%(runs)s::text[]) and session_id = %(session)s;
+-- name: set_crashes
+-- How often in a row an owner or a host was lost with the run: 0 once an attempt was committed.
+update automation.live_runs r
+   set crashes = u.crashes, lost_session = null
+  from unnest(%(run_id)s::text[], %(crashes)s::smallint[]) as u (run_id, crashes)
+ where r.run_id = u.run_id and r.run_id = any(%(run_id)s::text[]) and r.session_id = %(session)s;
 
 -- name: give_up_session
 -- The session's process has forgotten its runs: the next look of the scheduler grants them again.
 update automation.sessions set lease_until = '-infinity' where session_id = %(session)s and alive;
+
+-- name: forgive_lost
+-- The session was closed although its process lives: its runs are not to blame.
+update automation.live_runs set crashes = crashes - 1, lost_session = null
+ where lost_session = %(session)s and crashes > 0;
+
+-- name: take_liveness
+-- A lock of the connection, not of a transaction: it says that this process is there.
+select pg_try_advisory_lock(automation.liveness_key(%(session)s));
+
+-- name: watch_session
+-- From now on the end of the process can be seen.
+update automation.sessions set watched = true where session_id = %(session)s and alive and not watched;
+
+-- name: backend
+-- Which server process answers.
+select pg_backend_pid();
+
+-- name: keep_late
+-- Outcomes that the fence refused, for people and for undoing what they did.
+insert into automation.late_attempts (
+    run_id, project_id, fence, step_id, attempt, status, idempotency_key, error_code, error, result, cost
+)
+select u.run_id,
+       coalesce((select l.project_id from automation.live_runs l where l.run_id = u.run_id),
+                (select e.project_id from automation.runs_ended e where e.run_id = u.run_id)),
+       u.fence, u.step_id, u.attempt, u.status, u.key, u.error_code, u.error, u.result, u.cost
+  from unnest(
+           %(run_id)s::text[], %(fence)s::integer[], %(step_id)s::text[], %(attempt)s::integer[], %(status)s::text[],
+           %(key)s::text[], %(error_code)s::text[], %(error)s::text[], %(result)s::text[], %(cost)s::double precision[]
+       ) as u (run_id, fence, step_id, attempt, status, key, error_code, error, result, cost);
 
 -- name: close_session
 -- The end of a session that holds nothing any more.

@@ -14,6 +14,12 @@ with recursive ready as (
             where r.state = 'pending' and r.ready and (r.project_id, r.queue_id) > (w.project_id, w.queue_id)
             order by r.project_id, r.queue_id limit 1
            ) n
+), silent as materialized (
+    select w.session_id, w.batch
+      from (select session_id, batch from automation.sessions
+             where alive and watched and pg_postmaster_start_time() < statement_timestamp() - make_interval(secs => %(grace)s)
+            offset 0) w
+     where pg_try_advisory_xact_lock_shared(automation.liveness_key(w.session_id))
 )
 select exists (select 1 from automation.live_runs where visible_at <= statement_timestamp()),
        exists (select 1 from automation.sessions where alive and lease_until < statement_timestamp()),
@@ -28,7 +34,9 @@ select exists (select 1 from automation.live_runs where visible_at <= statement_
                                              where d.project_id = q.project_id and d.queue_id = q.queue_id), 0)
                       < q.max_concurrency),
        extract(epoch from (select min(visible_at) from automation.live_runs where visible_at is not null)
-                          - clock_timestamp())::double precision;
+                          - clock_timestamp())::double precision,
+       array(select session_id from silent order by session_id),
+       array(select batch from silent order by session_id);
 
 -- name: wake
 -- Timers that are due: the run wants its slot back. A class of its own, before runs that never ran.
@@ -45,22 +53,30 @@ update automation.live_runs r
 returning r.run_id;
 
 -- name: close_dead_sessions
--- Sessions whose lease has passed. Waits for a batch in flight, which either renews or finds itself dead.
+-- Sessions whose lease has passed, and those whose process is gone: nobody holds their lock, and nothing was committed
+-- since that was first seen. A batch in flight has the row; it either renews or finds itself dead.
 with late as (
-    select session_id from automation.sessions
-     where alive and lease_until < clock_timestamp()
+    select session_id, lease_until < clock_timestamp() as is_over
+      from automation.sessions
+     where alive
+       and (lease_until < clock_timestamp()
+            or (session_id, batch) in (select * from unnest(%(dead)s::bigint[], %(batches)s::bigint[])))
      order by session_id
      limit 100
        for update skip locked
+), gone as materialized (
+    select session_id, is_over from late
+     where is_over or pg_try_advisory_xact_lock_shared(automation.liveness_key(session_id))
 )
 update automation.sessions s
    set alive = false
-  from late
- where s.session_id = late.session_id and s.lease_until < clock_timestamp()
-returning s.session_id, s.owner;
+  from gone
+ where s.session_id = gone.session_id
+returning s.session_id, s.owner, case when gone.is_over then 'lease' else 'probe' end;
 
 -- name: regrant
--- The runs of dead sessions keep their slot and their lane, and are granted again with the next fence.
+-- The runs of dead sessions keep their slot and their lane, and are granted again with the next fence. A process that
+-- gave its session up by itself did not die of them.
 with orphan as (
     select r.run_id
       from automation.sessions s
@@ -74,7 +90,9 @@ with orphan as (
 )
 update automation.live_runs r
    set state = 'granted', session_id = null, fence = r.fence + 1, granted_at = clock_timestamp(), owner_lost = true,
-       crashes = least(r.crashes + 1, 32000)
+       lost_session = r.session_id,
+       crashes = least(r.crashes + 1, 32000) - coalesce((select s.lease_until = '-infinity' from automation.sessions s
+                                                          where s.session_id = r.session_id), false)::integer
  where r.run_id = any(array(select run_id from orphan))
 returning r.run_id, r.fence, r.lane;
 
