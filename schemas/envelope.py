@@ -129,7 +129,9 @@ def _from_json(data: bytes, default_project: str | None) -> Envelope:
         strict_json.check(data)
         wire = _json.decode(data)
     except Refused as exc:
-        raise _refusal(f"the record is neither Avro nor strict JSON: {exc.message}") from exc
+        # What is said of a record stands in lists of dead letters: a key of somebody's data has no place there.
+        fault = "a key stands twice in one object" if exc.code == "E_DUPLICATE_KEY" else exc.message
+        raise _refusal(f"the record is neither Avro nor strict JSON: {fault}") from exc
     except msgspec.ValidationError as exc:
         _refuse_field(str(exc), exc)
     except msgspec.DecodeError as exc:

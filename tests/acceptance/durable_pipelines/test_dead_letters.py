@@ -1,12 +1,16 @@
 """Dead letters say why in a word; the text of an error may hold a document and stays out of queues and lists."""
 
+import asyncio
 import json
+import secrets
 import sys
 
 import pytest
+from confluent_kafka import Producer
 
 from ops.cli.app import main
-from tests.acceptance.durable_pipelines.relayops import RUN_EVENTS, RelayOps, values_of
+from tests.acceptance.durable_pipelines.relayops import PATIENCE, RUN_EVENTS, RelayOps, values_of
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 PERSONAL = "Maria da Silva, CPF 123.456.789-09"
@@ -42,6 +46,63 @@ async def test_a_permanent_error_goes_to_the_dead_letters_at_its_first_attempt(
     shown = listed_by_command(relayops, monkeypatch, capsys)
     assert "failed" in shown
     assert "Maria" not in shown
+
+
+def record(**data: object) -> bytes:
+    """An event as a producer writes it, for the triggers below."""
+    envelope = {
+        "id": "evt_" + secrets.token_hex(6),
+        "type": "document.listed",
+        "idempotency_key": secrets.token_hex(6),
+        "partition_key": "p",
+        "occurred_at": "2026-07-19T14:00:00Z",
+        "project_id": "relayops",
+        "data": data,
+    }
+    return json.dumps(envelope).encode()
+
+
+UNMAKEABLE = {
+    "no JSON at all": PERSONAL.encode(),
+    "JSON that breaks off": record(name=PERSONAL)[:-2],
+    "a key that stands twice": record(name=1, other=2).replace(b'"other"', b'"name"').replace(b"name", b"Maria"),
+    "a field of the envelope": record().replace(b"2026-07-19T14:00:00Z", PERSONAL.encode()),
+    "a filter that cannot compare": record(total=PERSONAL, order={"id": 1}),
+    "a lane that cannot be computed": record(total=1, order=PERSONAL),
+}
+LISTED = """
+name: listed
+version: 1
+trigger: { event: document.listed, filter: "data.total > 0" }
+concurrency: { partitionKey: "{{ input.order.id }}" }
+steps: [{ id: nap, uses: sleep, duration: 1s }]
+"""
+
+
+async def test_what_no_run_can_be_made_of_is_classified_without_its_text(relayops: RelayOps) -> None:
+    await asyncio.to_thread(relayops.tenant.client.publish, {"listed.yaml": LISTED})
+    producer = Producer({"bootstrap.servers": relayops.stack.kafka_bootstrap})
+    for value in UNMAKEABLE.values():
+        producer.produce("a44.events.v1", value=value)
+    assert producer.flush(30) == 0
+    found: dict[bytes, tuple[str, str, str]] = {}
+
+    async def all_buried() -> bool:
+        rows = await relayops.rows("select raw, reason, error_code, summary from automation.dead_letters")
+        found.update({bytes(raw): (reason, code, said) for raw, reason, code, said in rows if raw is not None})
+        return all(value in found for value in UNMAKEABLE.values())
+
+    await until(all_buried, "all are dead letters", PATIENCE)
+    told = {what: found[value] for what, value in UNMAKEABLE.items()}
+    assert [what for what, (_, _, said) in told.items() if "Maria" in said or "CPF" in said] == []
+    assert {what: (reason, code) for what, (reason, code, _) in told.items()} == {
+        "no JSON at all": ("undecodable", "E_ENVELOPE_INVALID"),
+        "JSON that breaks off": ("undecodable", "E_ENVELOPE_INVALID"),
+        "a key that stands twice": ("undecodable", "E_ENVELOPE_INVALID"),
+        "a field of the envelope": ("undecodable", "E_ENVELOPE_INVALID"),
+        "a filter that cannot compare": ("permanent_error", "E_FILTER_ERROR"),
+        "a lane that cannot be computed": ("permanent_error", "E_EXPRESSION"),
+    }
 
 
 async def test_three_attempts_then_the_dead_letters_never_a_fourth(relayops: RelayOps) -> None:
