@@ -61,6 +61,8 @@ MEASURES: Mapping[str, Measure] = {
     "relay_rewinds_total": Measure(Kind.COUNTER, "times the relay went back to publish again what was missing"),
     "relay_takeovers_total": Measure(Kind.COUNTER, "times this process became the owner of a shard of the outbox"),
     "relay_gaps_total": Measure(Kind.COUNTER, "gaps in the relay's numbers, each asked for once"),
+    "host_deaths_total": Measure(Kind.COUNTER, "step hosts that ended unasked, or were ended, by why", ("cause",)),
+    "host_memory_kills_total": Measure(Kind.COUNTER, "step hosts that were ended because they held too much memory"),
     "wakeups_total": Measure(
         Kind.COUNTER, "looks that found something to do, by what woke them: a notification or the poll", ("by",)
     ),
