@@ -37,3 +37,5 @@ def configure_logging(level: str) -> None:
     root.setLevel(threshold)
     for chatty in ("aiokafka", "faust", "mode", "asyncio"):
         logging.getLogger(chatty).setLevel(max(threshold, logging.WARNING))
+    # Each try of each connection while Postgres is away; what that means for a role, the role says.
+    logging.getLogger("psycopg").setLevel(max(threshold, logging.ERROR))

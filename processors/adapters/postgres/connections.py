@@ -2,40 +2,51 @@
 
 Durability settings are left on (a connection that turns them off is a defect); a transaction of ours
 never outlives 30 s, so that the relay's horizon moves; a client that stops inside a transaction is
-cut after 2 s, so that it holds no row lock.
+cut after 2 s, so that it holds no row lock. A server that vanished is noticed within about ten seconds.
 """
 
+import os
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import psycopg
 from psycopg import AsyncConnection
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
+from processors.adapters.postgres.pooled import ASK_SECONDS
 from schemas.errors import Refused, Unavailable
 
-_OPTIONS = " ".join(
-    f"-c {name}={value}"
-    for name, value in {
-        "timezone": "UTC",
-        "search_path": "pg_catalog",
-        "transaction_timeout": "30s",
-        "idle_in_transaction_session_timeout": "2s",
-        "jit": "off",
-        "plan_cache_mode": "auto",
-    }.items()
-)
+_SETTINGS = {
+    "timezone": "UTC",
+    "search_path": "pg_catalog",
+    "transaction_timeout": "30s",
+    "idle_in_transaction_session_timeout": "2s",
+    "jit": "off",
+    "plan_cache_mode": "auto",
+}
+_OPTIONS = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
 # A plan that was made while little waited is kept while very much waits, until somebody analyzes: it must use the
 # indexes from the start. Nothing that goes over these connections is better off with a scan of a table.
 _HOT_OPTIONS = f"{_OPTIONS} -c enable_seqscan=off -c random_page_cost=1.1"
+# A question that takes longer than anybody waits for its answer only keeps others from asking.
+_POOL_OPTIONS = f"{_OPTIONS} -c statement_timeout=15s"
+_KEEPALIVE = {
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 11_000,  # milliseconds: what was sent and is not acknowledged
+}
 
 
 async def connect(dsn: str, role: str, more_options: str = "") -> AsyncConnection[TupleRow]:
     """Open one autocommit connection named after the process's role. `more_options` are further `-c name=value`."""
     try:
         return await AsyncConnection.connect(
-            dsn,
+            _with_keepalive(dsn),
             autocommit=True,
             application_name=f"a44-{role}",
             options=f"{_HOT_OPTIONS} {more_options}",
@@ -48,20 +59,40 @@ async def connect(dsn: str, role: str, more_options: str = "") -> AsyncConnectio
         raise Refused("E_CONFIG", f"the Postgres address cannot be read: {str(exc).strip()}") from exc
 
 
+def _with_keepalive(dsn: str) -> str:
+    """What the address itself says of keepalives counts more."""
+    return make_conninfo("", **{**_KEEPALIVE, **conninfo_to_dict(dsn)})
+
+
+def cut(conn: AsyncConnection[TupleRow]) -> None:
+    """End a connection whose server does not answer: whoever waits on it hears at once that it broke.
+
+    Neither a cancellation (the driver then waits for the server to confirm it) nor `close` would wake them.
+    """
+    with suppress(OSError), socket.socket(fileno=os.dup(conn.fileno())) as wire:  # it may have broken meanwhile
+        wire.shutdown(socket.SHUT_RDWR)
+
+
 @asynccontextmanager
 async def open_pool(
-    dsn: str, role: str, size: int = 4
+    dsn: str, role: str, size: int = 4, *, patience: float = 5.0
 ) -> AsyncIterator[AsyncConnectionPool[AsyncConnection[TupleRow]]]:
-    """A small pool for questions that are not on the hot path."""
+    """A small pool for questions that are not on the hot path. `patience` is how long somebody waits for a free
+    connection, in seconds; a restart of Postgres that takes less is not noticed by whoever asks.
+    """
     pool = AsyncConnectionPool(
         dsn,
         min_size=1,
         max_size=size,
         open=False,
+        timeout=patience,
+        max_waiting=50 * size,
+        reconnect_timeout=ASK_SECONDS,  # its own pauses grow until they are longer than anybody waits
         kwargs={
+            **_KEEPALIVE,
             "autocommit": True,
             "application_name": f"a44-{role}",
-            "options": _OPTIONS,
+            "options": _POOL_OPTIONS,
             "connect_timeout": 10,
         },
     )

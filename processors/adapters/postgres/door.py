@@ -1,10 +1,13 @@
 """The door on Postgres: key, envelope or manual run in one transaction, many acceptances in one commit.
 
 A repeated write is harmless: the key row names the event, so the second try finds itself as the winner,
-and an envelope that went out twice carries the same event id.
+and an envelope that went out twice carries the same event id. So a short absence of Postgres is waited
+out with the batch in hand: those behind it keep their places, and callers hear of it after some seconds.
 """
 
+import asyncio
 import hashlib
+import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
@@ -15,17 +18,20 @@ from psycopg.rows import TupleRow
 from processors.adapters.postgres.batches import ConnectionLostError, Statement, commit
 from processors.adapters.postgres.clock import DatabaseClock
 from processors.adapters.postgres.columns import columns
-from processors.adapters.postgres.connections import connect
+from processors.adapters.postgres.connections import connect, cut
 from processors.adapters.postgres.grants import create_runs, grant_ready, granted, lock_queues, queues_of
 from processors.adapters.postgres.statements import statements
 from processors.adapters.postgres.wakeups import Channel, Notifier
+from processors.ports import crash_points
 from processors.ports.door import Acceptance, Answer, Outcome
 from processors.ports.runs import Grant
 from processors.runtime.group_commit import GroupCommit
 from schemas.errors import Unavailable
 
 _log = structlog.get_logger("door")
-_TRIES = 3
+PATIENCE_SECONDS = 5.0  # for Postgres to come back: a restart, and less than senders wait
+RETRY_SECONDS = 0.1
+STOP_SECONDS = 2.0
 
 
 def key_hash(project_id: str, idempotency_key: str) -> bytes:
@@ -37,7 +43,13 @@ class PostgresDoor:
     """`on_grants` hears of runs granted by this door, after the commit."""
 
     def __init__(
-        self, dsn: str, events_topic: str, notifier: Notifier, on_grants: Callable[[Sequence[Grant]], None]
+        self,
+        dsn: str,
+        events_topic: str,
+        notifier: Notifier,
+        on_grants: Callable[[Sequence[Grant]], None],
+        *,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._dsn = dsn
         self._topic = events_topic
@@ -45,7 +57,10 @@ class PostgresDoor:
         self._on_grants = on_grants
         self._clock = DatabaseClock()
         self._conn: AsyncConnection[TupleRow] | None = None
-        self._commits: GroupCommit[Acceptance, Answer] = GroupCommit(self._write)
+        self._patience = patience
+        self._away_since: float | None = None
+        # Twice as long: what came when the patience with Postgres was nearly over has its own try still.
+        self._commits: GroupCommit[Acceptance, Answer] = GroupCommit(self._write, _weight, patience=2 * patience)
 
     def now(self) -> datetime:
         return self._clock.now()
@@ -55,7 +70,12 @@ class PostgresDoor:
         await self._connection()
 
     async def aclose(self) -> None:
-        await self._commits.settled()
+        """Finish what is being written, but wait for no Postgres that is away: whoever was not answered asks again."""
+        self._patience = 0.0
+        if not await self._commits.settled(STOP_SECONDS) and self._conn is not None:
+            _log.warning("door_closed_while_writing", seconds=STOP_SECONDS)
+            cut(self._conn)
+            await self._commits.settled(STOP_SECONDS)
         if self._conn is not None:
             await self._conn.close()
 
@@ -64,7 +84,11 @@ class PostgresDoor:
 
     async def _connection(self) -> AsyncConnection[TupleRow]:
         if self._conn is None or self._conn.closed:
-            self._conn = await connect(self._dsn, "door")
+            try:
+                async with asyncio.timeout(max(self._patience, 1.0)):  # an address may be there and never answer
+                    self._conn = await connect(self._dsn, "door")
+            except TimeoutError as exc:
+                raise Unavailable("E_UNAVAILABLE", "Postgres takes the connection and does not answer") from exc
             await self._clock.sync(self._conn)
         return self._conn
 
@@ -80,18 +104,40 @@ class PostgresDoor:
     async def _commit(
         self, hashes: list[bytes], items: list[Acceptance]
     ) -> dict[bytes, tuple[str, str | None, bytes, float]]:
-        statements_, read, grants = _transaction(hashes, items, self._topic)
-        for attempt in range(1, _TRIES + 1):
+        batch, read, grants = _transaction(hashes, items, self._topic)
+        results = await self._through_outages(batch)
+        crash_points.reach("after_db_write_before_publish")
+        self._announce(granted(results[grants]) if grants is not None else [], bool(items))
+        return {row[0]: (row[1], row[2], row[3], row[4]) for row in results[read]}
+
+    async def _through_outages(self, batch: Sequence[Statement]) -> list[list[TupleRow]]:
+        """Commit, and where the connection broke or none is to be had, again. Raises `Unavailable` when Postgres has
+        been away for longer than the patience, whichever batch first met that.
+        """
+        while True:
             try:
-                results = await commit(await self._connection(), statements_)
+                conn = await self._connection()
+            except Unavailable as exc:
+                await self._bide(exc)
+                continue
+            try:
+                results = await commit(conn, batch)
             except ConnectionLostError as exc:
-                _log.warning("connection_lost", attempt=attempt, reason=str(exc))
+                await self._bide(exc)
             else:
-                self._announce(granted(results[grants]) if grants is not None else [], bool(items))
-                return {row[0]: (row[1], row[2], row[3], row[4]) for row in results[read]}
-        raise Unavailable(
-            "E_UNAVAILABLE", "Postgres went away while this was being accepted; send it again with the same key"
-        )
+                self._away_since = None
+                return results
+
+    async def _bide(self, exc: Exception) -> None:
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+            _log.warning("postgres_away", reason=str(exc))
+        if now - self._away_since >= self._patience:
+            raise Unavailable(
+                "E_UNAVAILABLE", "Postgres went away while this was being accepted; send it again with the same key"
+            ) from exc
+        await asyncio.sleep(RETRY_SECONDS)
 
     def _announce(self, grants: Sequence[Grant], announced: bool) -> None:
         if announced:
@@ -99,6 +145,10 @@ class PostgresDoor:
         if grants:
             self._notifier.wake(Channel.GRANTED)
             self._on_grants(grants)
+
+
+def _weight(item: Acceptance) -> int:
+    return len(item.envelope or b"") + (len(item.run.input) if item.run is not None else 0)
 
 
 def _transaction(hashes: list[bytes], items: list[Acceptance], topic: str) -> tuple[list[Statement], int, int | None]:

@@ -1,8 +1,11 @@
 """Questions through a pool: driver errors become ours, and a question survives a restart of Postgres.
 
 Only what may be asked twice goes through `ask`; transactions that write use `borrowed` and are not repeated.
+Whoever waits longer than the pool's own timeout for a connection hears `Unavailable`, and so does everybody
+at once behind many who wait already: slow questions fill their own pool and nothing else.
 """
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -10,42 +13,61 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import AsyncRowFactory, TupleRow
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
 
 from schemas.errors import Unavailable
 
 Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
 Row = TypeVar("Row")
 
-_PATIENCE = 5.0  # seconds for a free connection: longer, and callers pile up behind a database that is away
+# The pool tries anew for a connection only when somebody asks: so we ask this often while Postgres is away.
+ASK_SECONDS = 0.5
 
 
 @asynccontextmanager
 async def borrowed(pool: Pool) -> AsyncIterator[AsyncConnection[TupleRow]]:
-    """A connection of the pool. Raises `Unavailable` when Postgres is away, then and inside the block."""
+    """A connection of the pool. Raises `Unavailable` when none is to be had, or Postgres goes away inside the block."""
     try:
-        async with pool.connection(timeout=_PATIENCE) as conn:
-            yield conn
+        conn = await _have(pool)
+        try:
+            async with conn:
+                yield conn
+        finally:
+            await pool.putconn(conn)
+    except (PoolTimeout, TooManyRequests) as exc:
+        raise Unavailable("E_UNAVAILABLE", f"no connection to Postgres was free: {exc}") from exc
     except psycopg.OperationalError as exc:
         raise Unavailable("E_UNAVAILABLE", f"Postgres does not answer: {str(exc).strip()}") from exc
+
+
+async def _have(pool: Pool) -> AsyncConnection[TupleRow]:
+    deadline = time.monotonic() + pool.timeout
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return await pool.getconn(timeout=min(ASK_SECONDS, max(left, 0.001)))
+        except PoolTimeout:
+            if left <= ASK_SECONDS:
+                raise
 
 
 async def ask(
     pool: Pool, statement: str, parameters: Mapping[str, Any], row_factory: AsyncRowFactory[Row]
 ) -> list[Row]:
-    """All rows of a question; asked once more where the pool handed out a connection that was dead."""
-    try:
-        return await _ask_once(pool, statement, parameters, row_factory)
-    except Unavailable as exc:
-        if not _was_cut(exc.__cause__):
-            raise
-    await pool.check()
-    return await _ask_once(pool, statement, parameters, row_factory)
+    """All rows of a question; asked again where the connection died, as long as one may wait for a connection."""
+    deadline = time.monotonic() + pool.timeout
+    while True:
+        try:
+            return await _ask_once(pool, statement, parameters, row_factory)
+        except Unavailable as exc:
+            if not _was_cut(exc.__cause__) or time.monotonic() > deadline:
+                raise
+        await pool.check()
 
 
 def _was_cut(cause: BaseException | None) -> bool:
     """Whether the connection broke, in contrast to: none could be had, or the server refused the work."""
-    if isinstance(cause, PoolClosed | PoolTimeout) or not isinstance(cause, psycopg.OperationalError):
+    if isinstance(cause, PoolClosed | PoolTimeout | TooManyRequests) or not isinstance(cause, psycopg.OperationalError):
         return False
     return cause.sqlstate is None or cause.sqlstate.startswith(("08", "57P"))
 

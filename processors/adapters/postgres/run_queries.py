@@ -26,14 +26,17 @@ from schemas.errors import Refused, Unavailable
 
 
 class PostgresRunQueries:
-    def __init__(self, pool: Pool) -> None:
+    """`quick` is a pool for what the doors ask, where lists and logs may not stand in front of it."""
+
+    def __init__(self, pool: Pool, quick: Pool | None = None) -> None:
         self._pool = pool
+        self._quick = quick or pool
         self._sql = statements("run_queries")
         self._shipped = [(migration.number, migration.checksum) for migration in shipped()]
 
     async def check_ready(self) -> None:
         try:
-            found = await ask(self._pool, self._sql["find_migrations"], {}, tuple_row)
+            found = await ask(self._quick, self._sql["find_migrations"], {}, tuple_row)
         except UndefinedTable as exc:
             raise Unavailable("E_MIGRATION", "the database holds no schema yet; run `a44 migrate`") from exc
         if found != self._shipped:
@@ -81,10 +84,10 @@ class PostgresRunQueries:
         )
 
     async def states(self, run_ids: Sequence[str]) -> Mapping[str, str]:
-        return dict(await ask(self._pool, self._sql["find_states"], {"run_ids": list(run_ids)}, tuple_row))
+        return dict(await ask(self._quick, self._sql["find_states"], {"run_ids": list(run_ids)}, tuple_row))
 
     async def ended(self, run_ids: Sequence[str]) -> Mapping[str, str]:
-        return dict(await ask(self._pool, self._sql["find_ended"], {"run_ids": list(run_ids)}, tuple_row))
+        return dict(await ask(self._quick, self._sql["find_ended"], {"run_ids": list(run_ids)}, tuple_row))
 
     async def news(self, cursors: Sequence[Cursor]) -> Mapping[Cursor, News]:
         """The ends are read first: a run that was over by then has no record that is not read after."""

@@ -1,12 +1,12 @@
 """Wake-ups between processes by NOTIFY: hints that save a poll, never the only way.
 
 Sending is coalesced on a connection of its own (a NOTIFY inside the commits would cost up to a third of
-small batches). Listening proves its connection every few seconds, and after a reconnect wakes once for
-whatever it may have missed.
+small batches). Listening proves after some seconds of silence that the connection still reaches a session that
+listens, and after a reconnect wakes once for whatever it may have missed.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 import psycopg
@@ -14,12 +14,14 @@ import structlog
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from processors.adapters.postgres.connections import connect
+from processors.adapters.postgres.connections import connect, cut
 from processors.adapters.postgres.statements import statements
-from schemas.errors import AutomationError
+from processors.ports.measures import Measures
+from schemas.errors import AutomationError, Unavailable
 
 _log = structlog.get_logger("wakeups")
 PROOF_SECONDS = 5.0
+ANSWER_SECONDS = 3.0
 RETRY_SECONDS = 0.5
 
 
@@ -66,8 +68,11 @@ class Notifier:
             self._sending = None
 
 
-async def listen(dsn: str, channels: dict[Channel, Callable[[], None]], stop: asyncio.Event) -> None:
+async def listen(
+    dsn: str, channels: Mapping[Channel, Callable[[], None]], stop: asyncio.Event, measures: Measures | None = None
+) -> None:
     """Call back on each wake-up until `stop`; reconnects for ever, and calls all back after each reconnect."""
+    told = measures or Measures()
     while not stop.is_set():
         try:
             conn = await connect(dsn, "listen")
@@ -76,14 +81,17 @@ async def listen(dsn: str, channels: dict[Channel, Callable[[], None]], stop: as
                     await conn.execute(statements("wakeups")[f"listen_{channel.value.removeprefix('a44_')}"])
                 for callback in channels.values():
                     callback()
-                await _hear(conn, channels, stop)
+                await _hear(conn, channels, stop, told)
         except (psycopg.Error, AutomationError) as exc:
             _log.warning("listen_lost", reason=str(exc))
             await wait_for_event(stop, RETRY_SECONDS)
 
 
 async def _hear(
-    conn: AsyncConnection[TupleRow], channels: dict[Channel, Callable[[], None]], stop: asyncio.Event
+    conn: AsyncConnection[TupleRow],
+    channels: Mapping[Channel, Callable[[], None]],
+    stop: asyncio.Event,
+    measures: Measures,
 ) -> None:
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -94,17 +102,39 @@ async def _hear(
                 hearing.cancel()
                 await asyncio.wait([hearing])
                 return
-            for name in hearing.result():
-                callback = channels.get(Channel(name))
-                if callback is not None:
-                    callback()
-            await conn.execute(statements("wakeups")["alive"])
+            noticed = {Channel(name) for name in hearing.result()} & channels.keys()
+            for channel in noticed:
+                measures.count("wakeups_total", 1, "notify")
+                channels[channel]()
+            if not hearing.result():
+                await _prove(conn, channels)
     finally:
         stopping.cancel()
 
 
 async def _next_notices(conn: AsyncConnection[TupleRow]) -> set[str]:
     return {notice.channel async for notice in conn.notifies(timeout=PROOF_SECONDS, stop_after=1)}
+
+
+async def _prove(conn: AsyncConnection[TupleRow], channels: Mapping[Channel, Callable[[], None]]) -> None:
+    """Nothing was heard for a while. Raises where nothing could be: the other side is gone without a word, or a pooler
+    has put another session behind this connection.
+    """
+    asking = asyncio.ensure_future(_heard_by(conn))
+    await asyncio.wait([asking], timeout=ANSWER_SECONDS)
+    if not asking.done():
+        cut(conn)
+    missing = set(channels) - await asking
+    if missing:
+        raise Unavailable(
+            "E_UNAVAILABLE",
+            f"the session behind this connection does not listen to {', '.join(sorted(missing))}: a pooler that shares "
+            "connections stands before Postgres, and wake-ups come late; give the service a direct address",
+        )
+
+
+async def _heard_by(conn: AsyncConnection[TupleRow]) -> set[str]:
+    return {row[0] for row in await (await conn.execute(statements("wakeups")["heard_channels"])).fetchall()}
 
 
 async def wait_for_event(event: asyncio.Event, seconds: float) -> bool:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from processors.ports.door import Acceptance
-from processors.ports.ingest import Arrival, Harvest, Reached
+from processors.ports.ingest import Arrival, Followed, Harvest, Reached
 from processors.ports.runs import NewRun
 from schemas.ids import new_event_id, run_id
 from tests.integration.log.lab import EVENTS, PROJECT, hash_of
@@ -41,5 +41,5 @@ def harvest_of(runs: list[NewRun], *, direct: bool = True, offset: int = 0) -> H
                 dead_letter_id=f"dlq_{run.event_id[4:]}",
             )
         )
-    harvest.reached[0] = Reached(offset + len(runs), 0)
+    harvest.reached[0] = Reached(offset + len(runs), Followed())
     return harvest

@@ -2,12 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 
-import psycopg
 import pytest
+import pytest_asyncio
 
 from processors.adapters.postgres.partitions import DAYS_AHEAD, keep_partitions
 from processors.ports.door import Outcome
@@ -15,9 +13,17 @@ from processors.ports.journal import Batch
 from processors.ports.measures import Measures
 from schemas.errors import Broken
 from tests.integration.faults.arrivals import harvest_of, webhook
-from tests.integration.log.lab import EVENTS, Lab, end_of, entry_of, manual_acceptance
+from tests.integration.faults.others import transaction
+from tests.integration.log.lab import EVENTS, Lab, end_of, entry_of, manual_acceptance, open_lab
 
 PARENTS = ("outbox", "runs_ended", "step_attempts")
+
+
+@pytest_asyncio.fixture
+async def lab(migrated_database: str) -> AsyncIterator[Lab]:
+    """On a database of its own: partitions are taken away here."""
+    async with open_lab(migrated_database) as opened:
+        yield opened
 
 
 async def partitions(lab: Lab, parent: str) -> list[str]:
@@ -38,16 +44,6 @@ def next_month() -> datetime:
     return (datetime.now(UTC).replace(day=1) + timedelta(days=32)).replace(
         day=1, hour=0, minute=0, second=0, microsecond=0
     )
-
-
-@asynccontextmanager
-async def transaction(lab: Lab, *statements: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-    """Somebody's transaction, open while the block runs."""
-    async with await psycopg.AsyncConnection.connect(lab.dsn) as conn:
-        for statement in statements:
-            await conn.execute(statement.encode())
-        yield conn
-        await conn.rollback()
 
 
 async def test_days_are_made_three_weeks_ahead_and_months_three(lab: Lab) -> None:

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from processors.adapters.postgres.door import PostgresDoor
+from processors.adapters.postgres.wakeups import Notifier
 from processors.ports.door import Acceptance, Outcome
 from schemas.errors import Unavailable
 from schemas.ids import new_event_id, run_id
@@ -165,8 +166,9 @@ async def test_what_cannot_be_stored_fails_alone(lab: Lab) -> None:
 
 
 async def test_without_postgres_nothing_is_accepted() -> None:
-    door = PostgresDoor("postgresql://a44@127.0.0.1:1/none?connect_timeout=1", EVENTS, None, lambda _: None)  # type: ignore[arg-type]
-    with pytest.raises(Unavailable, match="Postgres does not answer"):
+    dsn = "postgresql://a44@127.0.0.1:1/none?connect_timeout=1"
+    door = PostgresDoor(dsn, EVENTS, Notifier(dsn), lambda _: None, patience=0.3)
+    with pytest.raises(Unavailable, match="send it again with the same key"):
         await door.accept(webhook("order-1"))
 
 

@@ -22,6 +22,6 @@ listen a44_pending;
 -- Gateways: a run ended, and somebody may wait for it.
 listen a44_ended;
 
--- name: alive
--- Proves that a listening connection is not half open.
-select 1;
+-- name: heard_channels
+-- Proves that a listening connection is not half open, and that the session behind it is the one that listens.
+select * from pg_listening_channels();
