@@ -12,13 +12,14 @@ from processors.executor.hosts.settings import HostSettings
 from processors.executor.hosts.step_hosts import StepHosts
 from processors.ports.bodies import Bodies, BodyListener
 from processors.ports.catalog import Catalog
+from processors.ports.measures import Measures
 from processors.runtime.yaml_body.bodies import CONNECTOR, SQL, YamlBodies
 from topology.workflows import WorkflowSpec
 
 
 @asynccontextmanager
 async def open_bodies(
-    settings: Settings, catalog: Catalog, listener: BodyListener
+    settings: Settings, catalog: Catalog, listener: BodyListener, measures: Measures | None = None
 ) -> AsyncIterator[Mapping[str, Bodies]]:
     """Bodies by kind. The executor closes them; the connections behind them end with this block."""
     secrets = SecretStore(settings.secrets_file)
@@ -36,7 +37,8 @@ async def open_bodies(
     private = settings.allow_private_egress
     async with open_http_connector(catalog.connector, secrets, allow_private_egress=private) as connector:
         seen = tuple(name for name in settings.step_environment.split(",") if name)
-        hosts = StepHosts(listener, bundle_of, HostSettings(interpreter=settings.python, environment=seen))
+        host_settings = HostSettings(interpreter=settings.python, environment=seen, memory_mb=settings.step_memory_mb)
+        hosts = StepHosts(listener, bundle_of, host_settings, measures)
         hosts.warm()
         try:
             yield {"yaml": YamlBodies(listener, spec_of, {CONNECTOR: connector, SQL: sql}), "code": hosts}

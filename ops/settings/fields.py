@@ -23,6 +23,7 @@ _KAFKA_ROLES = frozenset({"relay", "ingest", "executor"})
 _BOOTSTRAP = re.compile(r"[^\s:,]+:\d{1,5}(,[^\s:,]+:\d{1,5})*")
 _TOPIC_PREFIX = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 _SHORTEST_KEY_BYTES = 32
+_LEAST_STEP_MEMORY_MB = 64
 
 
 def _owner() -> str:
@@ -108,6 +109,13 @@ class Settings(BaseSettings):
         description="names of environment variables that step hosts may see, beside a fixed few (executor)",
         examples=["names separated by commas"],
     )
+    step_memory_mb: int = Field(
+        default=1024,
+        ge=0,
+        le=1_048_576,
+        description="memory that one step host may hold, in MB; 0 is no limit (executor)",
+        examples=["a whole number from 64 to 1048576, or 0"],
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info",
         description="least severe line that is logged (every role)",
@@ -154,6 +162,13 @@ class Settings(BaseSettings):
         text = value.get_secret_value()
         if text and len(bytes.fromhex(text)) < _SHORTEST_KEY_BYTES:
             raise ValueError("too short")
+        return value
+
+    @field_validator("step_memory_mb")
+    @classmethod
+    def _check_step_memory(cls, value: int) -> int:
+        if 0 < value < _LEAST_STEP_MEMORY_MB:
+            raise ValueError("a host could not even start")
         return value
 
     @field_validator("secrets_file")

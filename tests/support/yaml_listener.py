@@ -1,7 +1,7 @@
 """A body listener that remembers what it is told, and lets a test wait for it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,14 @@ class RememberingListener:
     ) -> None:
         self._remember("late", run_id, fence, item, attempt, status, value, error, cost)
 
-    def lost(self, runs: Sequence[tuple[str, int]], reason: str) -> None:
+    def lost(
+        self,
+        runs: Sequence[tuple[str, int]],
+        reason: str,
+        *,
+        suspected: bool = True,
+        unbegun: Collection[tuple[str, str]] = (),
+    ) -> None:
+        assert (suspected, unbegun) == (True, ()), "a YAML body has no host, and holds nothing back"
         for run_id, fence in runs:
             self._remember("lost", run_id, fence, reason)

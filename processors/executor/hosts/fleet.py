@@ -10,11 +10,12 @@ A key whose host dies before it has imported a program waits longer for each nex
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any
 
 import structlog
 
+from processors.executor.hosts.causes import Cause
 from processors.executor.hosts.hearing import Hearing
 from processors.executor.hosts.held import HeldRun, Launch
 from processors.executor.hosts.host import Host, Room, Stage
@@ -40,7 +41,8 @@ class Fleet:
         listener: BodyListener,
         starter: Starter,
         settings: HostSettings,
-        lost: Callable[[Sequence[HeldRun], str], None],
+        watch: Watch,
+        lost: Callable[[Sequence[HeldRun], str, Collection[str]], None],
         refused: Callable[[HeldRun, ErrorInfo], None],
         launch: Callable[[Launch], None],
     ) -> None:
@@ -50,7 +52,7 @@ class Fleet:
         self._starter = starter
         self._settings = settings
         self._hearing = Hearing(listener, settings.grace)
-        self._watch = Watch(listener, settings)
+        self._watch = watch
         self._keys: dict[HostKey, Host] = {}
         self._hosts: dict[Host, HostKey] = {}
         self._alone: deque[tuple[HeldRun, Program]] = deque()
@@ -116,8 +118,10 @@ class Fleet:
     def host_gone(self, host: Host) -> None:
         key = self._hosts.pop(host)
         self._unroute(host)
-        if host.stage is not Stage.STOPPING and not host.is_sound:
-            self._deaths[key] = self._deaths.get(key, 0) + 1
+        if host.stage is not Stage.STOPPING:
+            self._watch.died(host)
+            if not host.is_sound:
+                self._deaths[key] = self._deaths.get(key, 0) + 1
         if host is self._spare:
             self._spare = None
             self.warm()
@@ -153,7 +157,7 @@ class Fleet:
             await self._starter.begin(host, delay)
         except OSError as exc:
             _log.exception("step_host_not_started", interpreter=self._settings.interpreter)
-            host.kill(f"the step host cannot be started: {exc}")
+            host.kill(f"the step host cannot be started: {exc}", Cause.START)
 
     def _delay(self, key: HostKey) -> float:
         """Seconds before the next host of a key, by how many died in a row without importing anything."""

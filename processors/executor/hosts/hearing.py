@@ -122,7 +122,7 @@ def _was_running(run: HeldRun, message: said.Done | said.Failed) -> bool:
 
 def _beat(host: Host, message: said.Beat) -> None:
     now = time.monotonic()
-    host.last_beat = now
+    host.last_beat, host.told_memory = now, message.rss
     host.named = {(run, item): now - age for run, item, age in message.tokens}
     host.owner.leftovers.heard(host, host.named)
     blocked = message.blocked

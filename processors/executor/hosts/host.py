@@ -5,7 +5,7 @@ up) or gone. It judges nothing: `watch` decides about time, `hearing` about what
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum, auto
 from functools import partial
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ import structlog
 
 from anthares44.automation.wire import CREDIT_BYTES
 from processors.executor.hosts.calls import start_messages
+from processors.executor.hosts.causes import Cause
 from processors.executor.hosts.held import Attempt, HeldRun, Launch
 from processors.executor.hosts.leftovers import Leftovers
 from processors.executor.hosts.link import Link
@@ -62,8 +63,8 @@ class HostOwner(Protocol):
     def host_empty(self, host: "Host") -> None:
         """The last run has left it."""
 
-    def give_up(self, runs: Sequence[HeldRun], reason: str) -> None:
-        """The runs have no body any more."""
+    def give_up(self, runs: Sequence[HeldRun], reason: str, culprits: Collection[str]) -> None:
+        """The runs have no body any more. `culprits` are runs by whose doing; none: it cannot be told."""
 
     def refuse(self, run: HeldRun, error: ErrorInfo) -> None:
         """The run cannot begin in any host."""
@@ -85,6 +86,11 @@ class Host:
         self.loads: dict[tuple[str, str], Load] = {}
         self.named: dict[tuple[str, str], float] = {}
         self.blocked: Blocked | None = None
+        self.told_memory: int | None = None
+        self.times_too_large = 0
+        self.cause: Cause | None = None
+        self.kill_cause = Cause.TIMEOUT
+        self.culprits: set[str] = set()
         self.last_beat = self.began = self.empty_since = self.blocked_since = time.monotonic()
         self.next_deadline = self.kill_at = float("inf")
         self.output = Output(settings.output_lines_per_second, settings.output_line_bytes)
@@ -100,6 +106,12 @@ class Host:
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it holds in memory: as the system tells, or else itself."""
+        seen = self._process.resident() if self._process is not None else None
+        return seen or self.told_memory or 0
 
     @property
     def takes_suspects(self) -> bool:
@@ -145,17 +157,21 @@ class Host:
         """For the reason that its runs are given up with."""
         self._words.append(words)
 
-    def withdraw(self, reason: str) -> None:
-        if self.stage in {Stage.STARTING, Stage.SERVING}:
+    def withdraw(self, reason: str, culprit: str | None = None) -> None:
+        """`culprit`: the run by whose doing, where that can be told."""
+        if culprit is not None:
+            self.culprits.add(culprit)
+        if self.takes_attempts:
             self.stage = Stage.WITHDRAWN
             self.note(reason)
             _log.warning("step_host_withdrawn", reason=reason, **self.output.context)
             self.owner.host_withdrawn(self)
             self.give_up([run for run in self.runs.values() if not run.attempts], reason)
 
-    def kill(self, reason: str) -> None:
+    def kill(self, reason: str, cause: Cause) -> None:
         """Its end follows from its process's."""
         self.note(reason)
+        self.cause = self.cause or cause
         if self._process is not None:
             self._process.kill()
         else:
@@ -174,6 +190,8 @@ class Host:
         await self._process.stop(self._settings.stop_within)
 
     def _exited(self, code: int) -> None:
+        if self.cause is None:
+            self._died_by_itself(Cause.EXIT if code >= 0 else Cause.SIGNAL)
         self._words.insert(0, f"the step host ended ({describe_exit(code)})")
         if self._link.over:
             self._finish()
@@ -186,7 +204,14 @@ class Host:
             self._finish()
         else:
             self.note(reason)
+            if self.cause is None and self._link.is_broken:
+                self._died_by_itself(Cause.PROTOCOL)
             self._process.kill()
+
+    def _died_by_itself(self, cause: Cause) -> None:
+        """Whatever was held against somebody before, this may be another's doing."""
+        self.cause = cause
+        self.culprits.clear()
 
     def _finish(self) -> None:
         if self.stage is Stage.GONE:
@@ -198,7 +223,7 @@ class Host:
             if self._version is None and self.output.last:
                 self.note(f"before any code of the author's ran it said: {self.output.last}")
             reason = ": ".join(self._words)
-            _log.warning("step_host_ended", reason=reason, runs=len(self.runs), **self.output.context)
+            _log.warning("step_host_ended", reason=reason, cause=self.cause, runs=len(self.runs), **self.output.context)
             self.give_up(list(self.runs.values()), reason)
         self.owner.leftovers.owner_gone(self)
 
@@ -290,7 +315,7 @@ class Host:
                 self._leave_over(run)
             self._forget(run)
         if given_up:
-            self.owner.give_up(given_up, reason)
+            self.owner.give_up(given_up, reason, self.culprits)
         self._note_empty()
 
     def left_over(self, run_id: str, fence: int, attempt: Attempt) -> None:

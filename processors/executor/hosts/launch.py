@@ -1,7 +1,8 @@
 """First code of a step host, run before the SDK is imported; standard library only, never imported by us.
 
-Takes descriptor, pid of the parent, uid and gid (-1: keep), home folder. Moves the socket to descriptor 3,
-gives up privileges, asks to die with the parent, then becomes `python -m anthares44.automation.host`.
+Takes descriptor, pid of the parent, uid and gid (-1: keep), most bytes of memory (0: no limit), home folder. Moves the
+socket to descriptor 3, gives up privileges, asks to die with the parent, limits its memory, then becomes
+`python -m anthares44.automation.host`.
 """
 
 import contextlib
@@ -42,13 +43,23 @@ def die_with(parent: int) -> None:
         os._exit(0)
 
 
+def limit_memory(most: int) -> None:
+    """Data alone: address space is reserved freely and costs nothing. Else the executor's look at us has to do."""
+    if most:
+        with contextlib.suppress(ImportError, OSError, ValueError):  # ValueError: a lower limit holds already
+            import resource  # noqa: PLC0415  only here, and only where there is one
+
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
 def main() -> None:
-    descriptor, parent, uid, gid = (int(text) for text in sys.argv[1:5])
+    descriptor, parent, uid, gid, memory = (int(text) for text in sys.argv[1:6])
     move(descriptor)
     give_up(uid, gid)
     die_with(parent)
+    limit_memory(memory)
     os.umask(0o077)
-    os.chdir(sys.argv[5])
+    os.chdir(sys.argv[6])
     sys.argv[:] = [HOST]
     runpy.run_module(HOST, run_name="__main__", alter_sys=True)
 

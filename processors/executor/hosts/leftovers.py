@@ -48,6 +48,9 @@ class Leftovers(Generic[Owner]):
         self._end([(run_id, item)])
         return True
 
+    def runs_in(self, owner: Owner) -> set[str]:
+        return {run_id for (run_id, _), one in self._known.items() if one.owner is owner}
+
     def owes(self, owner: Owner) -> bool:
         return any(one.owner is owner and one.owed is not None for one in self._known.values())
 

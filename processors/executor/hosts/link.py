@@ -26,10 +26,13 @@ def _loads(payload: bytes) -> Any:
 
 
 class Link(asyncio.Protocol):
-    """Made with what to do with messages; `open` begins. Messages sent before that wait."""
+    """Made with what to do with messages; `open` begins. Messages sent before that wait.
+
+    `is_broken`: it is over because the other side broke the format.
+    """
 
     def __init__(self, receive: Callable[[Incoming], None], lost: Callable[[str], None]) -> None:
-        self.over = False
+        self.over = self.is_broken = False
         self._receive = receive
         self._lost = lost
         self._decoder = FrameDecoder(_loads)
@@ -79,6 +82,7 @@ class Link(asyncio.Protocol):
                 else:
                     self._receive(checked)
         except WireError as exc:
+            self.is_broken = True
             self._end(f"it broke the frame format: {exc}")
             return
         self._give_back()

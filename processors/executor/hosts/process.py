@@ -26,12 +26,13 @@ KEPT_VARIABLES = ("PATH", "LANG")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to start one host. `home` exists, belongs to the account, and is the host's alone."""
+    """How to start one host. `home` exists, belongs to the account, and is the host's alone. `memory` is in bytes."""
 
     interpreter: str
     account: Account
     home: Path
     environment: Mapping[str, str]
+    memory: int = 0
 
 
 def environment_for(names: tuple[str, ...], extra: Mapping[str, str]) -> dict[str, str]:
@@ -75,7 +76,8 @@ class HostProcess:
         """
         ours, theirs = socket.socketpair()
         account = plan.account
-        numbers = (theirs.fileno(), os.getpid(), *(-1 if n is None else n for n in (account.uid, account.gid)))
+        ids = (-1 if number is None else number for number in (account.uid, account.gid))
+        numbers = (theirs.fileno(), os.getpid(), *ids, plan.memory)
         try:
             popen = subprocess.Popen(  # noqa: S603  our own interpreter and our own text
                 [plan.interpreter, "-P", "-c", LAUNCH, *map(str, numbers), str(plan.home)],
@@ -121,6 +123,13 @@ class HostProcess:
             raise ValueError(f"the socket of host {self.pid} was taken before")
         self._end = None
         return end
+
+    def resident(self) -> int | None:
+        """Bytes that it holds in memory now; None where the system does not tell, or it is gone."""
+        try:
+            return int(Path(f"/proc/{self.pid}/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, IndexError):
+            return None
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL)

@@ -4,6 +4,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+RESERVED_MB = 1024
+MB = 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
@@ -11,6 +14,9 @@ class HostSettings:
 
     `drop_root`: when this process is root, hosts run under `account` (uid, gid), or without one under
     an unprivileged account of the system. `redact_exempt` are field names that are never redacted.
+
+    `memory_mb` is what a host may hold in memory; 0: no limit. What it may ask for is more by `RESERVED_MB`, for what
+    is asked for and never touched (stacks of threads, buffers of libraries); past that a step gets a MemoryError.
     """
 
     interpreter: str = sys.executable
@@ -24,6 +30,7 @@ class HostSettings:
     apart_hosts: int = 8
     result_bytes: int = 16 * 1024 * 1024
     items: int = 10_000
+    memory_mb: int = 1024
 
     hello_within: float = 15.0
     load_within: float = 30.0
@@ -33,7 +40,16 @@ class HostSettings:
     idle: float = 60.0
     stop_within: float = 2.0
     check_every: float = 0.5
+    look_every: float = 0.5
     backoff_base: float = 0.25
     backoff_cap: float = 30.0
     output_lines_per_second: int = 50
     output_line_bytes: int = 2_000
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.memory_mb * MB
+
+    @property
+    def asked_bytes(self) -> int:
+        return (self.memory_mb + RESERVED_MB) * MB if self.memory_mb else 0

@@ -40,7 +40,8 @@ class Starter:
         async with self._starts:
             if host.stage is Stage.STARTING:
                 home = self._open_folder().new_home(account)
-                await host.begin(Plan(self._settings.interpreter, account, home, self._environment))
+                memory = self._settings.asked_bytes
+                await host.begin(Plan(self._settings.interpreter, account, home, self._environment, memory))
 
     async def aclose(self) -> None:
         if self._account is not None:

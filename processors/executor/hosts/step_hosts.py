@@ -6,7 +6,7 @@ there waits, and what is asked of another life of it is ignored.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -19,7 +19,9 @@ from processors.executor.hosts.held import Attempt, HeldRun, Launch
 from processors.executor.hosts.program import Program
 from processors.executor.hosts.settings import HostSettings
 from processors.executor.hosts.starter import Bundles, Starter
+from processors.executor.hosts.watch import Watch
 from processors.ports.bodies import BodyListener, BodyStart
+from processors.ports.measures import Measures
 from schemas.errors import Refused
 from schemas.records import ErrorInfo
 
@@ -31,7 +33,13 @@ Definition = tuple[str, int]
 class StepHosts:
     """Made inside a running loop, and closed by `aclose`."""
 
-    def __init__(self, listener: BodyListener, bundles: Bundles, settings: HostSettings | None = None) -> None:
+    def __init__(
+        self,
+        listener: BodyListener,
+        bundles: Bundles,
+        settings: HostSettings | None = None,
+        measures: Measures | None = None,
+    ) -> None:
         self._settings = settings or HostSettings()
         self._listener = listener
         self._runs: dict[str, HeldRun] = {}
@@ -39,7 +47,8 @@ class StepHosts:
         self._fetching: dict[Definition, asyncio.Task[None]] = {}
         self._waiting: dict[Definition, list[HeldRun]] = {}
         self._starter = Starter(bundles, self._settings)
-        self._fleet = Fleet(listener, self._starter, self._settings, self._lost, self._refused, self._launch)
+        watch = Watch(listener, self._settings, measures or Measures())
+        self._fleet = Fleet(listener, self._starter, self._settings, watch, self._lost, self._refused, self._launch)
 
     def warm(self) -> None:
         """Start the spare host now, so that the first run finds it ready."""
@@ -182,10 +191,14 @@ class StepHosts:
     def _place(self, run: HeldRun, program: Program) -> None:
         self._fleet.place(run, program, 0 if run.start is None else run.start.losses)
 
-    def _lost(self, runs: Sequence[HeldRun], reason: str) -> None:
+    def _lost(self, runs: Sequence[HeldRun], reason: str, culprits: Collection[str] = ()) -> None:
+        unbegun = [(run.run_id, item) for run in runs for item in run.unbegun]
         for run in runs:
             self._remove(run)
-        self._listener.lost([run.name for run in runs], reason)
+        for suspected in (True, False):
+            names = [run.name for run in runs if (not culprits or run.run_id in culprits) is suspected]
+            if names:
+                self._listener.lost(names, reason, suspected=suspected, unbegun=unbegun)
 
     def _refused(self, run: HeldRun, error: ErrorInfo) -> None:
         self._remove(run)

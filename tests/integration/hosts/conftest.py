@@ -21,7 +21,7 @@ async def with_settings(shelf: Shelf) -> AsyncIterator[Callable[[HostSettings], 
 
     def make(settings: HostSettings) -> Scripted:
         scripted = Scripted()
-        scripted.hosts = StepHosts(scripted, shelf, settings)
+        scripted.hosts = StepHosts(scripted, shelf, settings, scripted.measures)
         made.append(scripted)
         return scripted
 

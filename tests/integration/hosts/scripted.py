@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from processors.engine.requests import BodyEnd, CancelRequest, Request, SleepRequest, StepRequest, TimerRequest
 from processors.executor.hosts import CodeBundle, HostSettings, StepHosts
 from processors.ports.bodies import BodyStart, Past
+from processors.ports.measures import Measures
 from schemas.records import ErrorInfo
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -32,6 +33,8 @@ class Story:
     end: BodyEnd | None = None
     diverged: ErrorInfo | None = None
     lost: str | None = None
+    suspected: bool | None = None
+    unbegun: list[str] = field(default_factory=list)
 
     def items(self) -> list[str]:
         return [one.item for _, requests in self.turns for one in requests if not isinstance(one, CancelRequest)]
@@ -44,6 +47,7 @@ class Scripted:
 
     def __init__(self) -> None:
         self.stories: dict[str, Story] = {}
+        self.measures = Measures()
         self.go_for = 3600.0
         self.lates: list[tuple[str, int, str, int, str, str | None, ErrorInfo | None]] = []
         self._changed = asyncio.Event()
@@ -127,10 +131,13 @@ class Scripted:
         self.lates.append((run_id, fence, item, attempt, status, value, error))
         self._changed.set()
 
-    def lost(self, runs: Sequence[tuple[str, int]], reason: str) -> None:
+    def lost(self, runs: Sequence[tuple[str, int]], reason: str, *, suspected: bool = True,
+             unbegun: Collection[tuple[str, str]] = ()) -> None:  # fmt: skip
         for run_id, _ in runs:
-            self.stories[run_id].lost = reason
-            self.stories[run_id].told.append("lost")
+            story = self.stories[run_id]
+            story.lost, story.suspected = reason, suspected
+            story.unbegun = [item for owner, item in unbegun if owner == run_id]
+            story.told.append("lost")
         self._changed.set()
 
 

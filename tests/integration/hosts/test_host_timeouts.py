@@ -63,13 +63,75 @@ async def test_a_thread_that_runs_on_costs_its_host_and_the_neighbours_go_on_els
     assert late.failures[0][2].code == "E_STEP_TIMEOUT"
     scripted.run_step("run_3", "a", 2, 30.0)  # held back
     await scripted.until(lambda: idle.lost and late.lost)
+    assert (late.suspected, idle.suspected) == (True, False)
+    assert late.unbegun == ["a"]  # it was never in flight
     assert busy.lost is None
     elsewhere = start(scripted, shelf, "run_4", "quick")
     await scripted.until(lambda: elsewhere.end)
     assert pid_of(elsewhere) != pid_of(late)
     await scripted.until(lambda: busy.lost)
     assert busy.values["a"] == '"slept"'  # it was let finish first
+    assert busy.suspected is False
     await until(lambda: is_gone(pid_of(late)), "the host is gone")
+
+
+async def test_nothing_new_starts_in_a_host_that_is_about_to_go(scripted: Scripted, shelf: Shelf) -> None:
+    shelf.put("""
+@workflow("t", version=1)
+async def body(ctx, input):
+    async def two(name, first, second):
+        await step.run(name, timeout="20s", fn=first)
+        return await step.run(f"{name}-then", timeout="20s", fn=second)
+    nap = lambda seconds: (lambda: asyncio.sleep(seconds, "slept"))
+    if input == "late":
+        await step.run("late", timeout="500ms", fn=lambda: time.sleep(60))
+    await asyncio.gather(two("a", nap(2.5), nap(0)), two("b", nap(4), nap(0)))
+""")
+    busy = scripted.start("run_1", 1)
+    await scripted.until(lambda: len(busy.items()) == 2)
+    late = scripted.start("run_2", 1, given='"late"')
+    await scripted.until(lambda: late.failures and busy.lost)
+    assert list(busy.values) == ["a", "b"]  # what was running came to its end
+    assert busy.items() == ["a", "b", "a-then"]
+    assert (busy.unbegun, busy.suspected) == (["a-then"], False)
+
+
+async def test_a_coroutine_that_swallows_its_cancellation_is_timed_out_from_outside(
+    scripted: Scripted, shelf: Shelf
+) -> None:
+    shelf.put("""
+@workflow("t", version=1)
+async def body(ctx, input):
+    async def stubborn():
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                pass
+    async def who(): return os.getpid()
+    await step.run("who", timeout="5s", fn=who)
+    await step.run("a", timeout="300ms", fn=stubborn)
+""")
+    story = scripted.start("run_1", 1)
+    await scripted.until(lambda: story.failures and story.lost)
+    error = story.failures[0][2]
+    assert (error.code, error.retryable) == ("E_STEP_TIMEOUT", True)
+    assert "could not be stopped" in error.message
+    assert story.told == ["failed", "lost"]
+    await until(lambda: is_gone(pid_of(story)), "the host is gone")
+
+
+async def test_a_host_is_killed_when_the_longest_wait_is_over_whatever_still_runs(
+    with_settings: MakeScripted, shelf: Shelf
+) -> None:
+    scripted = with_settings(quick(longest_kill_delay=1.0))
+    busy = start(scripted, shelf, "run_1", "async", seconds=60, timeout="90s")
+    await scripted.until(lambda: "who" in busy.values)
+    late = start(scripted, shelf, "run_2", "thread", seconds=60, timeout="200ms")
+    await scripted.until(lambda: late.failures and busy.lost)
+    assert "did not end its last attempts in time" in (busy.lost or "")
+    assert busy.suspected is False
+    assert scripted.measures.value("host_deaths_total", "timeout") == 1
 
 
 async def test_the_next_life_of_a_run_waits_for_its_thread_to_be_gone(scripted: Scripted, shelf: Shelf) -> None:
@@ -107,7 +169,7 @@ async def test_a_loop_that_a_step_blocks_within_its_timeout_gives_up_the_neighbo
     blocking = start(scripted, shelf, "run_2", "block", seconds=5, timeout="30s")
     await scripted.until(lambda: idle.lost)
     assert "blocks the event loop of its host at flow.py:10" in (idle.lost or "")
-    assert blocking.lost is None
+    assert (blocking.lost, idle.suspected) == (None, False)
     await scripted.until(lambda: "a" in blocking.values)
 
 
@@ -136,6 +198,7 @@ async def test_a_body_that_blocks_is_suspected_and_its_host_ended(with_settings:
     body = start(scripted, shelf, "run_2", "body-blocks", seconds=60)
     await scripted.until(lambda: body.lost and idle.lost)
     assert "the body of run_2 blocks the event loop of its host at flow.py:18" in (body.lost or "")
+    assert (body.suspected, idle.suspected) == (True, False)
     await until(lambda: is_gone(pid_of(idle)), "the host is gone")
 
 
@@ -146,6 +209,7 @@ async def test_a_host_that_gives_no_sign_of_life_is_given_up(with_settings: Make
     os.kill(pid_of(idle), signal.SIGSTOP)
     await scripted.until(lambda: idle.lost)
     assert "no sign of life" in (idle.lost or "")
+    assert idle.suspected  # nobody knows whose doing it was
     await until(lambda: is_gone(pid_of(idle)), "the host is gone")
 
 
