@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -144,14 +144,28 @@ class Faults:
         return fault
 
     async def _kill_host(self, chance: float) -> Fault:
-        """One that has a step in flight; with it, what its run had there."""
+        """One that has steps in flight."""
         executor = self._pick("executor", chance)
-        victim = max(await self._busy(executor), key=lambda pid: len(self._ledger.in_flight({pid})), default=0)
-        at = time.time()
-        if victim:
-            with suppress(ProcessLookupError):
-                os.kill(victim, signal.SIGKILL)
-        return Fault(Kind.HOST_KILLED, executor.name, at, at, keys=self._in_flight({victim}))
+        fault = Fault(Kind.HOST_KILLED, executor.name, time.time())
+
+        def struck() -> bool:
+            fault.at = fault.back = time.time()
+            fault.keys = next((keys for pid in executor.children() if (keys := self._kill_if_busy(pid))), set())
+            return bool(fault.keys)
+
+        with suppress(AssertionError):
+            await until(struck, "a host with steps in flight", FLIGHT_SECONDS)
+        return fault
+
+    def _kill_if_busy(self, pid: int) -> set[str]:
+        """Held still while we look: what is in flight then is in flight when it dies."""
+        try:
+            os.kill(pid, signal.SIGSTOP)
+            keys = self._in_flight([pid])
+            os.kill(pid, signal.SIGKILL if keys else signal.SIGCONT)
+        except ProcessLookupError:
+            return set()
+        return keys
 
     async def _busy(self, executor: RoleProcess) -> list[int]:
         """Its hosts, as soon as some steps are in flight there; whatever there is when nothing comes."""
@@ -164,7 +178,7 @@ class Faults:
             await until(has_work, "steps are in flight", FLIGHT_SECONDS)
         return list(executor.children())
 
-    def _in_flight(self, pids: list[int] | set[int]) -> set[str]:
+    def _in_flight(self, pids: Iterable[int]) -> set[str]:
         self._ledger.read()
         return self._ledger.in_flight(set(pids))
 
