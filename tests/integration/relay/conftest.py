@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, LiteralString
+from urllib.parse import urlsplit, urlunsplit
 
 import confluent_kafka
 import confluent_kafka.admin
 import psycopg
 import pytest
 import pytest_asyncio
+from psycopg import sql
 
 from processors.adapters.kafka.admin import KafkaAdmin
 from processors.adapters.kafka.producer import KafkaProducer
@@ -112,6 +114,28 @@ class Wrapped:
         raise AssertionError("the relay does not own its producer")
 
 
+class stranger:  # noqa: N801 - reads as a function
+    """Address of a role that is no member of the writing one."""
+
+    def __init__(self, conn: psycopg.AsyncConnection, dsn: str) -> None:
+        self._conn = conn
+        self._dsn = dsn
+
+    async def __aenter__(self) -> str:
+        self._name = f"stranger_{id(self):x}"
+        name = sql.Identifier(self._name)
+        await self._conn.execute(sql.SQL("create role {} login password 'made-up'").format(name))
+        await self._conn.execute(sql.SQL("grant usage on schema automation to {}").format(name))
+        await self._conn.execute(sql.SQL("grant select, update on all tables in schema automation to {}").format(name))
+        parts = urlsplit(self._dsn)
+        return urlunsplit(parts._replace(netloc=f"{self._name}:made-up@{parts.hostname}:{parts.port}"))
+
+    async def __aexit__(self, *_: object) -> None:
+        name = sql.Identifier(self._name)
+        await self._conn.execute(sql.SQL("drop owned by {}").format(name))
+        await self._conn.execute(sql.SQL("drop role {}").format(name))
+
+
 class Stage:
     """Everything a test of the relay needs."""
 
@@ -132,12 +156,12 @@ class Stage:
 
     @asynccontextmanager
     async def relay(
-        self, owner: str = "one", wrap: Callable[[Producer], Producer] = lambda real: real
+        self, owner: str = "one", wrap: Callable[[Producer], Producer] = lambda real: real, lease: float = LEASE
     ) -> AsyncIterator[asyncio.Task[None]]:
         """A running relay; leaving the block stops it properly unless the test cancelled it."""
         producer = KafkaProducer(self.bootstrap, f"relay-{owner}")
         stop = asyncio.Event()
-        async with open_relay_store(self.dsn, lease=LEASE) as store:
+        async with open_relay_store(self.dsn, lease=lease) as store:
             task = asyncio.create_task(
                 run_relay(store, wrap(producer), self.admin, owner, stop, specs=[self.spec], measures=self.measures),
                 name=owner,

@@ -2,11 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
-from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from processors.adapters.kafka.partitioner import partition_of
 from processors.adapters.postgres.relay_store import open_relay_store, rewind_relay
@@ -14,7 +12,7 @@ from processors.adapters.postgres.statements import statements
 from processors.ports.relay import Progress
 from processors.ports.streams import Delivery, Outgoing
 from schemas.errors import Refused, Unavailable
-from tests.integration.relay.conftest import PARTITIONS, Published, Stage, Wrapped
+from tests.integration.relay.conftest import PARTITIONS, Published, Stage, Wrapped, stranger
 from tests.support.waiting import until
 
 KEYS = [f"key-{n}" for n in range(20)]
@@ -49,7 +47,7 @@ async def test_a_commit_wakes_the_relay_and_without_a_wake_the_poll_finds_it(sta
         assert in_order(await stage.until_published("polled")) == ["woken", "polled"]
 
 
-async def test_a_slow_transaction_with_lower_ids_is_waited_for_and_not_skipped(stage: Stage):
+async def test_e01_a_slow_transaction_is_waited_for_and_not_skipped(stage: Stage):
     async with stage.relay(), stage.writer() as slow, stage.writer() as quick:
         async with slow.conn.transaction():
             await slow.put("slow-1")
@@ -72,19 +70,6 @@ async def test_ids_that_were_rolled_back_leave_no_hole_in_the_numbers(stage: Sta
         await outbox.wake()
         records = await stage.until_published("a", "b")
     assert [(record.value, record.seq) for record in records] == [("a", 1), ("b", 2)]
-
-
-async def test_a_long_transaction_of_another_role_holds_nothing_up(stage: Stage):
-    async with (
-        stage.writer() as outbox,
-        stranger(outbox.conn, stage.dsn) as dsn,
-        await psycopg.AsyncConnection.connect(dsn) as foreign,
-        stage.relay(),
-    ):
-        await foreign.execute("select pg_current_xact_id()")
-        await outbox.put("a")
-        await outbox.wake()
-        assert in_order(await stage.until_published("a")) == ["a"]
 
 
 async def test_an_own_transaction_that_wrote_nothing_to_publish_holds_rows_up_only_while_it_is_open(stage: Stage):
@@ -307,25 +292,3 @@ async def relay_looked_again(conn: psycopg.AsyncConnection) -> None:
         )
         seen.update(await rows.fetchall())
         await asyncio.sleep(0.02)
-
-
-class stranger:  # noqa: N801 - reads as a function
-    """Address of a role that is no member of the writing one."""
-
-    def __init__(self, conn: psycopg.AsyncConnection, dsn: str) -> None:
-        self._conn = conn
-        self._dsn = dsn
-
-    async def __aenter__(self) -> str:
-        self._name = f"stranger_{id(self):x}"
-        name = sql.Identifier(self._name)
-        await self._conn.execute(sql.SQL("create role {} login password 'made-up'").format(name))
-        await self._conn.execute(sql.SQL("grant usage on schema automation to {}").format(name))
-        await self._conn.execute(sql.SQL("grant select, update on all tables in schema automation to {}").format(name))
-        parts = urlsplit(self._dsn)
-        return urlunsplit(parts._replace(netloc=f"{self._name}:made-up@{parts.hostname}:{parts.port}"))
-
-    async def __aexit__(self, *_: object) -> None:
-        name = sql.Identifier(self._name)
-        await self._conn.execute(sql.SQL("drop owned by {}").format(name))
-        await self._conn.execute(sql.SQL("drop role {}").format(name))
