@@ -65,27 +65,30 @@ async def _gateway(settings: Settings, stop: asyncio.Event, on_ready: OnReady, m
         await door.aclose()
 
 
-async def _relay(settings: Settings, stop: asyncio.Event, on_ready: OnReady, _measures: Measures) -> None:
+async def _relay(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measures: Measures) -> None:
     admin = KafkaAdmin(settings.kafka_bootstrap, f"{settings.owner}-relay-admin")
-    producer = KafkaProducer(settings.kafka_bootstrap, f"{settings.owner}-relay")
     specs = topic_specs(settings)
-    try:
-        async with open_relay_store(settings.postgres_dsn) as store:
+    async with open_relay_store(settings.postgres_dsn) as store:
+        # Nothing is under way any more when another relay may begin: see run_relay.
+        producer = KafkaProducer(
+            settings.kafka_bootstrap, f"{settings.owner}-relay", message_timeout=store.lease * 2 / 3
+        )
+        try:
             await admin.ensure_topics(specs)
             on_ready("relay", {})
-            await run_relay(store, producer, admin, settings.owner, stop, specs=specs)
-    finally:
-        await producer.aclose()
+            await run_relay(store, producer, admin, settings.owner, stop, specs=specs, measures=measures)
+        finally:
+            await producer.aclose()
 
 
-async def _ingest(settings: Settings, stop: asyncio.Event, on_ready: OnReady, _measures: Measures) -> None:
+async def _ingest(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measures: Measures) -> None:
     topics = _topics(settings)
     log = PostgresIngestLog(settings.postgres_dsn, topics.dead_letters, settings.dedup_window_hours * HOUR_SECONDS)
     async with open_pool(settings.postgres_dsn, "ingest", size=1) as pool, _hints(settings) as (_, hints):
         await log.open()
-        ingest = Ingest(log, CurrentCatalog(PostgresCatalog(pool)), hints)
+        ingest = Ingest(log, CurrentCatalog(PostgresCatalog(pool)), hints, measures)
         reading = _consumer(settings, topics.events, f"{settings.topic_prefix}.ingest")
-        await consume(reading, ingest, log, stop, _when_assigned(on_ready, "ingest"))
+        await consume(reading, ingest, log, stop, _when_assigned(on_ready, "ingest"), measures)
         await log.aclose()
 
 
