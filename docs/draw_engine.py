@@ -93,7 +93,7 @@ def drawn() -> str:
             "",
             "A run gives its slot back only when nothing is in flight and the next timer is more than",
             f"{WORTH_PARKING.total_seconds() * 1000:.0f} ms away. A cancelled body is dropped after",
-            f"{CLOSE_GRACE.total_seconds():.0f} s. A run that ends its step host as often as its queue's `maxAttempts`",
+            f"{CLOSE_GRACE.total_seconds():.0f} s. A run that ends its worker as often as its queue's `maxAttempts`",
             f"says, and at least {FIRST_TELLING_CRASH} times, fails.",
             "",
             "## Commands",

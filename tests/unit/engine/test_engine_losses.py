@@ -226,7 +226,7 @@ def test_a_blocked_run_that_is_claimed_stays_blocked() -> None:
     assert other.effects == [Block(OTHER_WAY)]
 
 
-def test_a_body_that_waits_for_nothing_is_blocked() -> None:
+def test_f08_a_body_that_waits_for_what_only_it_can_bring_is_blocked() -> None:
     run = Stage()
     run.begin()
     assert run.effect(Block).error.code == "E_BODY_STUCK"
