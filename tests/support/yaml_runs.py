@@ -58,13 +58,14 @@ def past(
 class DrivenAction:
     """Answers each call with what the test has queued: text to return, or an exception to raise.
 
-    With nothing queued, a call waits until it is cancelled.
+    With nothing queued, a call waits until it is cancelled, and answers even then where the test says with what.
     """
 
     answers: list[str | BaseException] = field(default_factory=list)
     calls: list[ActionCall] = field(default_factory=list)
     called: asyncio.Event = field(default_factory=asyncio.Event)
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    answers_when_stopped: str | BaseException | None = None
 
     async def __call__(self, call: ActionCall) -> str:
         self.calls.append(call)
@@ -72,8 +73,11 @@ class DrivenAction:
         if not self.answers:
             try:
                 await asyncio.Event().wait()
-            finally:
+            except asyncio.CancelledError:
                 self.stopped.set()
+                if self.answers_when_stopped is None:
+                    raise
+                self.answers.append(self.answers_when_stopped)
         answer: Any = self.answers.pop(0)
         if isinstance(answer, BaseException):
             raise answer

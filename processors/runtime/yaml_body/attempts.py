@@ -1,6 +1,7 @@
-"""Attempts of YAML steps as tasks: each tells its outcome exactly once, or nothing when it was forgotten.
+"""Attempts of YAML steps as tasks: each tells its outcome exactly once.
 
-Whatever an action does, the outcome is a checked result or an error: no exception leaves an attempt.
+Whatever an action does, the outcome is a checked result or an error: no exception leaves an attempt. One whose run has
+left is cancelled, and has nothing to tell where that stopped it.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ class Attempt:
     token: str
     task: asyncio.Task[str | ErrorInfo] | None = None
     is_cancelled: bool = False
-    is_forgotten: bool = False
+    has_left: bool = False
 
     def cancel(self) -> None:
         """Stop it; it tells E_CANCELLED unless it was done before."""
@@ -44,9 +45,9 @@ class Attempt:
         if self.task is not None:
             self.task.cancel()
 
-    def forget(self) -> None:
-        """Stop it without a word."""
-        self.is_forgotten = True
+    def leave(self) -> None:
+        """Its run has left: stop it."""
+        self.has_left = True
         self.cancel()
 
 
@@ -56,6 +57,7 @@ class Attempts:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._tasks: set[asyncio.Task[str | ErrorInfo]] = set()
+        self._closed = False
 
     def start(self, attempt: Attempt, action: Action, tell: Outcome) -> None:
         begun = self._clock()
@@ -64,12 +66,16 @@ class Attempts:
             # Here and not in the coroutine: a task that is cancelled before its first step never enters it.
             self._tasks.discard(task)
             result = _cancelled(attempt) if task.cancelled() else task.result()
-            if not attempt.is_forgotten:
+            if not self._closed and not (attempt.has_left and task.cancelled()):
                 tell(attempt, result, self._clock() - begun)
 
         attempt.task = task = asyncio.get_running_loop().create_task(_outcome(attempt.call, action))
         self._tasks.add(task)
         task.add_done_callback(done)
+
+    def mute(self) -> None:
+        """From now on nothing is told."""
+        self._closed = True
 
     async def aclose(self) -> None:
         """Wait for what was told to stop."""

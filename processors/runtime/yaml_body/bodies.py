@@ -128,6 +128,7 @@ class YamlBodies:
             self._forget(run)
 
     async def aclose(self) -> None:
+        self._attempts.mute()
         loading = [run.loading for run in self._runs.values() if run.loading is not None]
         for run in list(self._runs.values()):
             self._forget(run)
@@ -216,9 +217,6 @@ class YamlBodies:
             spec=step,
             scope=walk.scope_of(step.id),
         )
-        before = run.flights.get(step.id)
-        if before is not None:
-            before.forget()
         flight = run.flights[step.id] = Attempt(call, token)
         action = self._actions[CONNECTOR if isinstance(step, ConnectorStep) else SQL]
         self._attempts.start(flight, action, lambda *outcome: self._landed(run, *outcome))
@@ -228,11 +226,27 @@ class YamlBodies:
         if run.flights.get(call.step_id) is flight:
             del run.flights[call.step_id]
         who = (run.start.run_id, run.start.fence, call.step_id, call.attempt, flight.token)
-        if isinstance(result, ErrorInfo):
+        if flight.has_left:
+            self._tell_late(run, flight, result, cost)
+        elif isinstance(result, ErrorInfo):
             self._listener.failed(*who, result, cost)
         else:
             run.returned[call.step_id] = result
             self._listener.succeeded(*who, result, cost)
+
+    def _tell_late(self, run: _Run, flight: Attempt, result: str | ErrorInfo, cost: float) -> None:
+        """Its answer was there before the cancellation, or came in spite of it."""
+        call, is_error = flight.call, isinstance(result, ErrorInfo)
+        self._listener.late(
+            run.start.run_id,
+            run.start.fence,
+            call.step_id,
+            call.attempt,
+            "failed" if is_error else "succeeded",
+            None if isinstance(result, ErrorInfo) else result,
+            result if isinstance(result, ErrorInfo) else None,
+            cost,
+        )
 
     # ------------------------------------------------------------ runs
 
@@ -266,7 +280,7 @@ class YamlBodies:
         if run.loading is not None and run.loading is not asyncio.current_task():
             run.loading.cancel()
         for flight in run.flights.values():
-            flight.forget()
+            flight.leave()
 
 
 def _out_of_step(told: str, walk: Walk | None) -> ErrorInfo:

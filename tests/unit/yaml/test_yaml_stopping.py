@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from processors.engine.requests import BodyStatus
+from schemas.errors import Unavailable
 from tests.support.yaml_runs import RUN_ID, spec_of, start_of
 from tests.support.yaml_stage import Stage
 
@@ -73,6 +74,35 @@ async def test_a_dropped_run_is_silent(stage: Stage):
     assert stage.listener.told == []
 
 
+async def test_an_answer_that_was_there_when_the_run_was_dropped_is_late(stage: Stage):
+    stage.connector.answers = ['{"charged": 7, "api_key": "k-123"}']
+    stage.start(spec_of(STEPS), start_of(go_until=GO))
+    async with asyncio.timeout(5):
+        await stage.connector.called.wait()  # it has answered in the same round of the loop, and nobody was told yet
+    assert [one.name for one in stage.listener.told] == ["turned"]
+    stage.bodies.drop(RUN_ID, 1)
+    told = await stage.listener.next("late")
+    assert told == ("a", 1, "succeeded", '{"charged":7,"api_key":"[redacted]"}', None, 0.0)
+    assert [one.name for one in stage.listener.told] == ["turned"]
+
+
+async def test_an_action_that_answers_in_spite_of_its_cancellation_is_late(stage: Stage):
+    await _flying(stage)
+    stage.connector.answers_when_stopped = Unavailable("E_UNAVAILABLE", "the upstream is away")
+    stage.bodies.drop(RUN_ID, 1)
+    item, attempt, status, value, error, _ = await stage.listener.next("late")
+    assert (item, attempt, status, value, error.code) == ("a", 1, "failed", None, "E_UNAVAILABLE")
+
+
+async def test_an_earlier_life_that_answers_late_keeps_its_fence(stage: Stage):
+    await _flying(stage)
+    stage.connector.answers_when_stopped = '"paid"'
+    stage.bodies.start(start_of(fence=2))
+    late = await stage.listener.take(lambda one: one.name == "late", "late")
+    assert (late.fence, late.arguments[2:4]) == (1, ("succeeded", '"paid"'))
+    assert (await stage.listener.take(lambda one: one.name == "turned", "turned")).fence == 2
+
+
 async def test_a_run_dropped_before_it_began_is_silent(stage: Stage):
     stage.start(spec_of(STEPS), start_of(go_until=GO))
     stage.bodies.drop(RUN_ID, 1)
@@ -102,8 +132,10 @@ async def test_a_newer_life_of_the_run_takes_over(stage: Stage):
     assert stage.listener.told == []
 
 
-async def test_aclose_stops_everything_without_a_word(stage: Stage):
+@pytest.mark.parametrize("answer", [None, '"paid"'])
+async def test_aclose_stops_everything_without_a_word(stage: Stage, answer: str | None):
     await _flying(stage)
+    stage.connector.answers_when_stopped = answer
     await stage.bodies.aclose()
     assert stage.connector.stopped.is_set()
     assert stage.listener.told == []
