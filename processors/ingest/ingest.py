@@ -5,7 +5,6 @@ repetition, or it becomes a dead letter with its raw bytes. Offsets move in the 
 """
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -37,8 +36,7 @@ class Ingest:
         self._log = log
         self._catalog = catalog
         self._hints = hints
-        self._measures = measures or Measures()
-        self.counts: Counter[str] = Counter()
+        self.measures = measures or Measures()
 
     async def __call__(self, records: Sequence[Record]) -> None:
         """Durable when it returns. Raises `Unavailable`: the same records come again."""
@@ -122,15 +120,15 @@ class Ingest:
             else:
                 harvest.runs.append(one)
         if not found:
-            self.counts["unmatched"] += 1
+            self.measures.count("events_unmatched_total")
 
     def _count(self, harvest: Harvest) -> None:
-        self.counts["arrived"] += len(harvest.arrivals)
-        self.counts["runs"] += len(harvest.runs)
-        self.counts["dead"] += len(harvest.dead)
+        self.measures.count("events_taken_total", len(harvest.arrivals))
+        self.measures.count("event_runs_total", len(harvest.runs))
         if harvest.missing:
-            self._measures.count("relay_gaps_total", len(harvest.missing))
+            self.measures.count("relay_gaps_total", len(harvest.missing))
         for dead in harvest.dead:
+            self.measures.count("records_refused_total", 1, dead.error_code)
             _log.warning("dead_letter", id=dead.dead_letter_id, code=dead.error_code, project_id=dead.project_id)
 
 

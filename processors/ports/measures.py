@@ -43,6 +43,18 @@ MEASURES: Mapping[str, Measure] = {
         Kind.GAUGE, "records that are in a partition read here and were not fetched yet", ("topic", "partition")
     ),
     "run_crash_loops_total": Measure(Kind.COUNTER, "runs that were ended because they kept ending their worker"),
+    "runs_claimed_total": Measure(Kind.COUNTER, "runs that this executor took"),
+    "runs_ended_total": Measure(Kind.COUNTER, "runs that this executor ended, by the state at their end", ("state",)),
+    "run_defects_total": Measure(Kind.COUNTER, "runs that were blocked because the service met a defect of its own"),
+    "executor_commits_total": Measure(Kind.COUNTER, "transactions of this executor, of many runs each"),
+    "timers_woken_total": Measure(Kind.COUNTER, "runs whose timer was due, and that the scheduler made ready"),
+    "runs_granted_total": Measure(Kind.COUNTER, "ready runs that the scheduler gave a free slot"),
+    "events_taken_total": Measure(Kind.COUNTER, "events that ingest took from Kafka, repetitions included"),
+    "events_unmatched_total": Measure(Kind.COUNTER, "events that no trigger asked for"),
+    "event_runs_total": Measure(Kind.COUNTER, "runs that events asked for, repetitions included"),
+    "records_refused_total": Measure(
+        Kind.COUNTER, "records of the events topic that became dead letters, by the code of the reason", ("code",)
+    ),
     "partitions_ahead_days": Measure(
         Kind.GAUGE, "for how many days from now a table has a partition for every instant", ("table",)
     ),

@@ -6,7 +6,6 @@ sooner makes it look earlier. It holds no state: killing it costs at most a look
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Sequence
 
 import structlog
@@ -29,11 +28,10 @@ SECOND_LOOK_SECONDS = 0.4
 class Scheduler:
     def __init__(self, schedule: Schedule, hints: Hints, measures: Measures | None = None) -> None:
         self._schedule = schedule
-        self._measures = measures or Measures()
+        self.measures = measures or Measures()
         self._silent: dict[Silent, float] = {}
         self._hints = hints
         self._woken = asyncio.Event()
-        self.counts: Counter[str] = Counter()
 
     def wake(self) -> None:
         """Look now."""
@@ -64,12 +62,12 @@ class Scheduler:
         if outlook.sessions_late or dead:
             await self._reap(dead)
         woken = await self._schedule.wake_due() if outlook.timers_due else 0
-        self.counts["woken"] += woken
+        self.measures.count("timers_woken_total", woken)
         if woken:
             crash_points.reach("after_wake_before_grant")
         if woken or outlook.runs_hungry:
             grants = await self._schedule.feed()
-            self.counts["granted"] += len(grants)
+            self.measures.count("runs_granted_total", len(grants))
             self._hints.granted(grants)
         longest = SECOND_LOOK_SECONDS if self._silent else LOOK_SECONDS
         return longest if outlook.next_due is None else min(max(outlook.next_due, SOONEST_SECONDS), longest)
@@ -90,8 +88,7 @@ class Scheduler:
         grants = await self._schedule.reap(dead)
         if grants:
             crash_points.reach("after_regrant_before_hint")
-        self.counts["lease_reclaim"] += len(grants)
-        self._measures.count("lease_reclaim_total", len(grants))
+        self.measures.count("lease_reclaim_total", len(grants))
         self._hints.granted(grants)
 
     async def _rest(self, seconds: float) -> None:
