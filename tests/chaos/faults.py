@@ -23,6 +23,7 @@ from tests.support.waiting import until
 FLIGHT, FLIGHT_SECONDS = 3, 20.0
 RECOVERY_SECONDS = 90.0
 AWAY_SECONDS = 6.0
+DEAR_SECONDS = 0.1  # between questions that cost the machine something
 LEASE_OWNER = "select coalesce(max(owner), '') from automation.relay_shards where lease_until > clock_timestamp()"
 MOVED = """
 select coalesce(max(ended_at) > to_timestamp(%s), false) or not exists (select from automation.live_runs)
@@ -103,7 +104,7 @@ class Faults:
 
     async def _goes_on(self, fault: Fault) -> bool:
         """A run ended after the target was back, and what was in flight has begun again or is done."""
-        await asyncio.sleep(0.1)  # the question is dear
+        await asyncio.sleep(DEAR_SECONDS)
         self._ledger.read()
         again = self._ledger.began_again(fault.keys, fault.at)
         done = {key for key in fault.keys if any(one.applied for one in self._ledger.of_key[key])}
@@ -148,7 +149,8 @@ class Faults:
         executor = self._pick("executor", chance)
         fault = Fault(Kind.HOST_KILLED, executor.name, time.time())
 
-        def struck() -> bool:
+        async def struck() -> bool:
+            await asyncio.sleep(DEAR_SECONDS)
             fault.at = fault.back = time.time()
             fault.keys = next((keys for pid in executor.children() if (keys := self._kill_if_busy(pid))), set())
             return bool(fault.keys)
@@ -170,7 +172,8 @@ class Faults:
     async def _busy(self, executor: RoleProcess) -> list[int]:
         """Its hosts, as soon as some steps are in flight there; whatever there is when nothing comes."""
 
-        def has_work() -> bool:
+        async def has_work() -> bool:
+            await asyncio.sleep(DEAR_SECONDS)
             self._ledger.read()
             return len(self._ledger.in_flight(executor.children())) >= FLIGHT
 

@@ -26,6 +26,7 @@ class Ledger:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read: dict[Path, int] = {}
+        self._open: dict[str, Effort] = {}
         self.efforts: dict[str, Effort] = {}
         self.of_key: dict[str, list[Effort]] = defaultdict(list)
 
@@ -42,7 +43,7 @@ class Ledger:
 
     def in_flight(self, pids: Collection[int]) -> set[str]:
         """Keys of steps that have begun in these processes and had no effect yet."""
-        return {one.key for one in self.efforts.values() if one.applied is None and one.pid in pids}
+        return {one.key for one in self._open.values() if one.pid in pids}
 
     def began_again(self, keys: Iterable[str], after: float) -> dict[str, float]:
         """Of these steps, when the next attempt began."""
@@ -57,7 +58,7 @@ class Ledger:
         for line in lines:
             word, at, key, token = line.split("\t")
             if word == "began":
-                effort = self.efforts[token] = Effort(key, token, pid, float(at))
+                effort = self.efforts[token] = self._open[token] = Effort(key, token, pid, float(at))
                 self.of_key[key].append(effort)
             else:
-                self.efforts[token].applied = float(at)
+                self._open.pop(token).applied = float(at)

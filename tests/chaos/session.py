@@ -72,6 +72,7 @@ async def opened(wish: Wish, display: Display) -> AsyncIterator[Scene]:
             "A44_LEASE_SECONDS": str(wish.lease),
             "A44_STEP_ENVIRONMENT": "CHAOS_LEDGER",
             "CHAOS_LEDGER": str(efforts),
+            "A44_METRICS_PORT": "0",
         }
         options = LocalOptions(kafka=wish.kafka, roles=(*ROLES, *ROLES), environment=environment)
         async with LocalStack(options, lambda part, state: display.note(f"{part} {state}")) as stack:
