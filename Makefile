@@ -39,7 +39,7 @@ CHAOS := $(if $(SEED),--seed $(SEED)) $(if $(SOAK),--soak $(SOAK))
 chaos: $(STAMP) $(if $(filter apache,$(KAFKA)),compose/kafka/target/libs/.fetched) ## 20,000 runs under 65 faults, and the proof that nothing was lost or done twice; KAFKA=apache, SEED=, SOAK=seconds
 	@$(BIN)/python -m tests.chaos $(CHAOS)
 
-chaos-quick: $(STAMP) $(if $(filter apache,$(KAFKA)),compose/kafka/target/libs/.fetched) ## the same in about three minutes, with 13 faults
+chaos-quick: $(STAMP) $(if $(filter apache,$(KAFKA)),compose/kafka/target/libs/.fetched) ## the same in about three minutes, with 14 faults
 	@$(BIN)/python -m tests.chaos --quick $(CHAOS)
 
 compose/kafka/target/libs/.fetched: compose/kafka/pom.xml compose/kafka/fetch.sh

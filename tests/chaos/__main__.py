@@ -15,7 +15,7 @@ from tests.chaos.session import Wish, run
 from tests.chaos.soak import RATE, soak
 
 FULL = {"runs": 20_000, "faults": 65}
-QUICK = {"runs": 1_500, "faults": 13}
+QUICK = {"runs": 1_500, "faults": 14}
 
 
 def main() -> int:

@@ -23,6 +23,7 @@ from tests.support.waiting import until
 FLIGHT, FLIGHT_SECONDS = 3, 20.0
 RECOVERY_SECONDS = 90.0
 AWAY_SECONDS = 6.0
+OTHER_LEASES_SECONDS = 6.0  # a relay's, and a consumer's in its group
 DEAR_SECONDS = 0.1  # between questions that cost the machine something
 LEASE_OWNER = "select coalesce(max(owner), '') from automation.relay_shards where lease_until > clock_timestamp()"
 MOVED = """
@@ -79,6 +80,7 @@ class Faults:
             Kind.ALL_EXECUTORS_KILLED: self._kill_all_executors,
             Kind.HOST_KILLED: self._kill_host,
             Kind.RELAY_KILLED: self._kill_relay,
+            Kind.RELAY_PAUSED: self._pause_relay,
             Kind.GATEWAY_KILLED: lambda chance: self._kill_any("gateway", Kind.GATEWAY_KILLED, chance),
             Kind.SCHEDULER_KILLED: lambda chance: self._kill_any("scheduler", Kind.SCHEDULER_KILLED, chance),
             Kind.INGEST_KILLED: lambda chance: self._kill_any("ingest", Kind.INGEST_KILLED, chance),
@@ -127,10 +129,7 @@ class Faults:
         at = time.time()
         executor.pause()
         fault = Fault(Kind.EXECUTOR_PAUSED, executor.name, at, keys=self._in_flight(pids))
-        try:
-            await asyncio.sleep(self._lease + 1.5)
-        finally:
-            executor.go_on()
+        await self._hold(executor)
         return fault
 
     async def _kill_all_executors(self, _: float) -> Fault:
@@ -195,23 +194,36 @@ class Faults:
         return fault
 
     async def _kill_relay(self, _: float) -> Fault:
-        """The one that publishes, not the one that stands by."""
-        owner = str(await self._looker.one(LEASE_OWNER)).removeprefix("local-")
-        process = self._stack.processes.get(owner) or self._pick("relay", 0.0)
+        process = await self._publishing_relay()
         fault = Fault(Kind.RELAY_KILLED, process.name, time.time())
         await process.kill()
         await process.start()
         return fault
 
+    async def _pause_relay(self, _: float) -> Fault:
+        process = await self._publishing_relay()
+        fault = Fault(Kind.RELAY_PAUSED, process.name, time.time())
+        await self._hold(process)
+        return fault
+
+    async def _publishing_relay(self) -> RoleProcess:
+        """Not the one that stands by."""
+        owner = str(await self._looker.one(LEASE_OWNER)).removeprefix("local-")
+        return self._stack.processes.get(owner) or self._pick("relay", 0.0)
+
     async def _pause_ingest(self, chance: float) -> Fault:
         process = self._pick("ingest", chance)
         fault = Fault(Kind.INGEST_PAUSED, process.name, time.time())
+        await self._hold(process)
+        return fault
+
+    async def _hold(self, process: RoleProcess) -> None:
+        """Paused for longer than any lease, its own or its group's."""
         process.pause()
         try:
-            await asyncio.sleep(self._lease + 1.5)
+            await asyncio.sleep(max(self._lease, OTHER_LEASES_SECONDS) + 1.5)
         finally:
             process.go_on()
-        return fault
 
     async def _rebalance(self, _: float) -> Fault:
         fault = Fault(Kind.REBALANCE, "ingest", time.time())

@@ -13,6 +13,7 @@ class Kind(StrEnum):
     ALL_EXECUTORS_KILLED = "all executors killed, away for a while"
     HOST_KILLED = "step host killed"
     RELAY_KILLED = "relay killed"
+    RELAY_PAUSED = "relay paused past its lease"
     GATEWAY_KILLED = "gateway killed"
     SCHEDULER_KILLED = "scheduler killed"
     INGEST_KILLED = "ingest killed"
@@ -29,6 +30,7 @@ WEIGHTS = {
     Kind.ALL_EXECUTORS_KILLED: 2,
     Kind.HOST_KILLED: 5,
     Kind.RELAY_KILLED: 3,
+    Kind.RELAY_PAUSED: 1,
     Kind.GATEWAY_KILLED: 3,
     Kind.SCHEDULER_KILLED: 3,
     Kind.INGEST_KILLED: 3,

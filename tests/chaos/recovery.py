@@ -83,6 +83,7 @@ class Recoveries:
             return [max(0.0, began - fault.counts_from) for began in again.values()]
         found = {
             Kind.RELAY_KILLED: self._first(self._heard, fault.at),
+            Kind.RELAY_PAUSED: self._first(self._heard, fault.at),
             Kind.POSTGRES_STOPPED: self._first(self._recorded, fault.at),
             Kind.GATEWAY_KILLED: self._first([at for at, door in self._answers if door == fault.door], fault.at),
             Kind.SCHEDULER_KILLED: self._latest_timer(fault.at),

@@ -11,7 +11,7 @@ def test_a_seed_draws_the_same_faults_and_orders_again() -> None:
 
 
 def test_each_kind_happens_and_the_embedded_broker_keeps_nothing() -> None:
-    assert {one.kind for one in plan(3, 13, kinds_for("apache"))} == set(Kind)
+    assert {one.kind for one in plan(3, 14, kinds_for("apache"))} == set(Kind)
     assert {one.kind for one in plan(3, 13, kinds_for("embedded"))} == set(Kind) - {Kind.BROKER_KILLED}
     assert len(plan(3, 65, kinds_for("embedded"))) == 65
 
