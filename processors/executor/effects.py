@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import assert_never
 
 from processors.engine import commands
@@ -30,6 +30,8 @@ from processors.executor.live_run import LiveRun
 from processors.ports.bodies import Bodies
 from processors.ports.journal import Announcement, Batch, RunRest
 from schemas.run_events import RunEvent, encode_run_event
+
+DEADLINE_TIMER = "~deadline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,18 +155,26 @@ class EffectRunner:
             case RunStep():
                 bodies.run_step(run_id, fence, effect.item, effect.attempt, effect.token, effect.key, effect.timeout)
             case Arm():
-                self._arm(run, effect)
+                self._tell_at(run, effect.item, effect.due, commands.Due(effect.item))
             case CancelStep() | CloseBody() | DropBody():
                 self._at_once(run, effect)
             case _:
                 assert_never(effect)
 
-    def _arm(self, run: LiveRun, effect: Arm) -> None:
-        wait = max((effect.due - self._now()).total_seconds(), 0.0)
-        before = run.timers.pop(effect.item, None)
+    def watch_deadline(self, run: LiveRun) -> None:
+        """Before anything else is told of a run: one whose deadline has passed is not begun."""
+        deadline = run.claim.deadline_at
+        if deadline is not None:
+            self._tell_at(run, DEADLINE_TIMER, deadline, commands.DeadlinePassed(deadline.astimezone(UTC)))
+
+    def _tell_at(self, run: LiveRun, name: str, due: datetime, command: commands.Command) -> None:
+        """At once where the time has come."""
+        before = run.timers.pop(name, None)
         if before is not None:
             before.cancel()
-        due = commands.Due(effect.item)
-        run.timers[effect.item] = asyncio.get_running_loop().call_later(
-            wait, self._post, run.run_id, run.claim.fence, due
-        )
+        told = (run.run_id, run.claim.fence, command)
+        wait = (due - self._now()).total_seconds()
+        if wait > 0:
+            run.timers[name] = asyncio.get_running_loop().call_later(wait, self._post, *told)
+        else:
+            self._post(*told)

@@ -10,7 +10,6 @@ import asyncio
 import random
 import time
 import traceback
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -22,6 +21,7 @@ from processors.engine.decide import decide
 from processors.engine.state import fold
 from processors.executor.commits import UNSTORABLE_BLOCK, commit_apart, defect_record, leave_out
 from processors.executor.effects import EffectRunner, Waiting
+from processors.executor.endings import CRASH_LOOP
 from processors.executor.late import LateResults
 from processors.executor.listener import Listener
 from processors.executor.live_run import LiveRun
@@ -63,7 +63,7 @@ class Executor:
     ) -> None:
         self._journal = journal
         self._on_told = on_told
-        self._measures = measures or Measures()
+        self.measures = measures or Measures()
         self._margin = min(LONGEST_MARGIN_SECONDS, lease / SHARE_OF_LEASE)
         self._poll_seconds = min(LONGEST_POLL_SECONDS, lease / SHARE_OF_LEASE)
         self._kind_of = kind_of
@@ -78,7 +78,6 @@ class Executor:
         self._effects = EffectRunner(journal.now, run_events_topic, self.post, self.go_until)
         self._late = LateResults()
         self.listener: BodyListener = Listener(self.post, self._late.add)
-        self.counts: Counter[str] = Counter()
 
     def attach(self, bodies: Mapping[str, Bodies]) -> None:
         """The bodies by kind; they were made with this executor's `listener`."""
@@ -141,11 +140,10 @@ class Executor:
         except (SessionOver, Unavailable, Broken) as exc:
             reason = str(exc)
             if isinstance(exc, SessionOver) and time.monotonic() < self._journal.lease_ends:
-                self._measures.count("session_false_alarms_total")
+                self.measures.count("session_false_alarms_total")
         if reason is not None or self._has_lapsed:
             _log.error("session_lost", reason=reason or "not renewed in time", runs=len(self._runs))
-            self.counts["sessions_lost"] += 1
-            self._measures.count("session_lost_total")
+            self.measures.count("session_lost_total")
             self._forget_all()
             await self._open(stop)
 
@@ -212,7 +210,7 @@ class Executor:
         """Decide what came, commit it, act on it, begin what was claimed."""
         batch, waiting = Batch(), list[Waiting]()
         if self._late:
-            self._measures.count("late_attempts_total", await self._late.keep(self._journal))
+            self.measures.count("late_attempts_total", await self._late.keep(self._journal))
         await self._collect_mail(batch)
         self._decide_all(batch, waiting)
         self._ask_for_runs(batch)
@@ -232,12 +230,16 @@ class Executor:
 
     def _settle(self, batch: Batch) -> None:
         """What the commit changed here."""
-        self.counts["commits"] += 1
+        self.measures.count("executor_commits_total")
         if batch.announcements:
             self._on_told()
         for entry in batch.entries:
             if entry.run_id in self._runs:
                 self._runs[entry.run_id].committed = entry.record.seq
+        for end in batch.ends:
+            self.measures.count("runs_ended_total", 1, end.state)
+            if end.error is not None and end.error.code == CRASH_LOOP:
+                self.measures.count("run_crash_loops_total")
         for run_id in [end.run_id for end in batch.ends] + [rest.run_id for rest in batch.rests]:
             self._forget(run_id)
         if batch.entries:
@@ -268,7 +270,7 @@ class Executor:
         record = defect_record(run, self._journal.now())
         batch.entries.append(Entry(run.run_id, run.claim.generation, run.claim.project_id, record))
         self._effects.block(run, UNSTORABLE_BLOCK, batch)
-        self.counts["defects"] += 1
+        self.measures.count("run_defects_total")
 
     def _ask_for_runs(self, batch: Batch) -> None:
         """How many runs may be claimed, counting on the room that this batch's ends make."""
@@ -332,7 +334,7 @@ class Executor:
         logs = await self._journal.histories(begun) if begun else {}
         for claim in fresh:
             await self._begin(claim, logs.get(claim.run_id, []))
-        self.counts["claimed"] += len(fresh)
+        self.measures.count("runs_claimed_total", len(fresh))
 
     async def _begin(self, claim: Claim, records: Sequence[Record]) -> None:
         state = fold(claim.run_id, claim.generation, records)
@@ -343,7 +345,8 @@ class Executor:
         except Refused as exc:
             kind = "yaml"
             command = commands.Diverged(ErrorInfo(exc.code, "Refused", exc.message, retryable=False))
-        self._runs[claim.run_id] = LiveRun(claim, kind, state, state.seq)
+        run = self._runs[claim.run_id] = LiveRun(claim, kind, state, state.seq)
+        self._effects.watch_deadline(run)
         self._mail_due = self._mail_due or claim.has_mail
         self.post(claim.run_id, claim.fence, command)
 

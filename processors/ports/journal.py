@@ -46,6 +46,7 @@ class Claim:
     input: str
     owner_lost: bool
     has_mail: bool
+    deadline_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class Schedule(Protocol):
         """
 
     async def feed(self) -> Sequence[Grant]:
-        """Give free slots to ready runs."""
+        """Give free slots to ready runs; those whose deadline has passed need none, as all that they do is end."""
 
     async def recount(self) -> None:
         """Repair the counters of queues."""

@@ -29,6 +29,12 @@ def grant_ready(projects: Sequence[str], queues: Sequence[str]) -> Statement:
     return statements("grants")["grant_ready"], wanted
 
 
+def grant_overdue(projects: Sequence[str], queues: Sequence[str]) -> Statement:
+    """Before `grant_ready`: ready runs of locked queues whose deadline has passed; answers rows for `granted`."""
+    wanted = {"projects": list(projects), "queues": list(queues), "most": MOST_GRANTS}
+    return statements("deadlines")["grant_overdue"], wanted
+
+
 def granted(rows: Sequence[tuple[str, int, str]]) -> list[Grant]:
     return [Grant(run_id, fence, lane) for run_id, fence, lane in rows]
 

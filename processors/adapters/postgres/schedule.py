@@ -11,7 +11,7 @@ from psycopg.rows import TupleRow
 
 from processors.adapters.postgres.batches import ConnectionLostError, Statement, commit
 from processors.adapters.postgres.connections import connect
-from processors.adapters.postgres.grants import grant_ready, granted, lock_queues
+from processors.adapters.postgres.grants import grant_overdue, grant_ready, granted, lock_queues
 from processors.adapters.postgres.statements import statements
 from processors.ports.measures import Measures
 from processors.ports.runs import Grant
@@ -65,9 +65,9 @@ class PostgresSchedule:
         if not hungry:
             return []
         projects, queues = [row[0] for row in hungry], [row[1] for row in hungry]
-        batch = [*lock_queues(projects, queues), grant_ready(projects, queues)]
+        batch = [*lock_queues(projects, queues), grant_overdue(projects, queues), grant_ready(projects, queues)]
         results = await self._commit(batch)
-        return granted([(run_id, fence, lane) for run_id, fence, lane in results[-1]])
+        return granted([(run_id, fence, lane) for run_id, fence, lane in (*results[-2], *results[-1])])
 
     async def recount(self) -> None:
         sql = statements("grants")

@@ -93,6 +93,7 @@ GUARDED = (
         25 * ROOM,
     ),
     Guarded("grants", "grant_ready", {**ONE, "most": ROOM}, 25 * ROOM),
+    Guarded("deadlines", "grant_overdue", {**ONE, "most": ROOM}, 20),
     Guarded("grants", "lock_queues", ONE, 20),
     Guarded("grants", "fold_deltas", ONE, 20),
     Guarded("grants", "recount", {"project": PROJECT, "queue": QUEUE}, 700),

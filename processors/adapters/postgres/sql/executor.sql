@@ -38,7 +38,7 @@ returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.defini
           (select q.max_attempts from automation.queues q
             where q.project_id = r.project_id and q.queue_id = r.queue_id),
           r.input,
-          r.owner_lost, r.has_mail, clock_timestamp();
+          r.owner_lost, r.has_mail, r.deadline_at, clock_timestamp();
 
 -- name: claim_any
 -- Takes the longest granted runs, whether their command came or not. Of the runs that two lost owners had in common a
@@ -68,7 +68,7 @@ returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.defini
           (select q.max_attempts from automation.queues q
             where q.project_id = r.project_id and q.queue_id = r.queue_id),
           r.input,
-          r.owner_lost, r.has_mail, clock_timestamp();
+          r.owner_lost, r.has_mail, r.deadline_at, clock_timestamp();
 
 -- name: append
 -- The records of a batch, in the order of their decisions.
@@ -132,11 +132,11 @@ with ended as (
 insert into automation.runs_ended (
     run_id, project_id, workflow_id, definition_id, version, state, fence, generation, queue_id, lane, lane_seq,
     event_id, event_type, trigger_id, idempotency_key, partition_key, correlation_id, operation_version, redrive_count,
-    occurred_at, accepted_at, created_at, started_at, input, result, error_code, error
+    occurred_at, accepted_at, created_at, started_at, deadline_at, input, result, error_code, error
 )
 select run_id, project_id, workflow_id, definition_id, version, outcome, fence, generation, queue_id, lane, lane_seq,
        event_id, event_type, trigger_id, idempotency_key, partition_key, correlation_id, operation_version,
-       redrive_count, occurred_at, accepted_at, created_at, started_at, input, result, error_code, error
+       redrive_count, occurred_at, accepted_at, created_at, started_at, deadline_at, input, result, error_code, error
   from ended;
 
 -- name: pass_lanes
@@ -169,10 +169,11 @@ update automation.live_runs r
  where r.run_id = any(array(select run_id from next));
 
 -- name: park_runs
--- Nothing in flight until a timer: the slot goes back, the lane stays. Mail that came meanwhile wakes at once.
+-- Nothing in flight until a timer: the slot goes back, the lane stays. Mail that came meanwhile wakes at once, and the
+-- run's deadline wakes whatever waits longer.
 update automation.live_runs r
    set state = u.state, session_id = null, crashes = 0, lost_session = null, owner_lost = false,
-       visible_at = case when r.has_mail then clock_timestamp() else u.visible_at end
+       visible_at = case when r.has_mail then clock_timestamp() else least(u.visible_at, r.deadline_at) end
   from unnest(%(run_id)s::text[], %(state)s::text[], %(visible_at)s::timestamptz[]) as u (run_id, state, visible_at)
  where r.run_id = u.run_id and r.run_id = any(%(run_id)s::text[]) and r.session_id = %(session)s;
 
@@ -217,7 +218,7 @@ returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.defini
           (select q.max_attempts from automation.queues q
             where q.project_id = r.project_id and q.queue_id = r.queue_id),
           r.input,
-          r.owner_lost, r.has_mail, clock_timestamp();
+          r.owner_lost, r.has_mail, r.deadline_at, clock_timestamp();
 
 -- name: announce
 -- What the batch tells the world, in the same transaction.
@@ -322,7 +323,7 @@ with limits as materialized (
 select r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
        r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
        r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes, q.max_attempts,
-       r.input, r.owner_lost, r.has_mail
+       r.input, r.owner_lost, r.has_mail, r.deadline_at
   from automation.live_runs r
   join limits q on q.project_id = r.project_id and q.queue_id = r.queue_id
  where r.session_id = %(session)s;

@@ -41,7 +41,7 @@ update automation.queues q
 -- Makes the runs whose event this transaction was the first to see and whose key is their own. Runs of ordered
 -- lanes take dense numbers under the lane's lock; the first in a free lane takes the turn.
 with item as materialized (
-    select u.*
+    select u.*, coalesce(u.accepted_at, clock_timestamp()) as taken_at
       from unnest(
                %(run_id)s::text[], %(project_id)s::text[], %(workflow_id)s::text[], %(definition_id)s::bigint[],
                %(version)s::text[], %(queue_id)s::text[], %(lane)s::text[], %(ordered)s::boolean[],
@@ -87,8 +87,7 @@ insert into automation.live_runs (
 select run_id, project_id, workflow_id, definition_id, version, 'pending',
        lane_seq is null or lane_seq = head_seq + 1, coalesce(seat_vt, 0), queue_id, lane, lane_seq, event_id,
        event_type, trigger_id, idempotency_key, partition_key, correlation_id, operation_version, redrive_count,
-       occurred_at, coalesce(accepted_at, clock_timestamp()),
-       coalesce(accepted_at, clock_timestamp()) + make_interval(secs => deadline), input
+       occurred_at, taken_at, taken_at + make_interval(secs => deadline), input
   from seated
  order by run_id;
 

@@ -32,8 +32,12 @@ select exists (select 1 from automation.live_runs where visible_at <= statement_
                       ) q
                 where q.running + coalesce((select sum(d.delta) from automation.queue_deltas d
                                              where d.project_id = q.project_id and d.queue_id = q.queue_id), 0)
-                      < q.max_concurrency),
-       extract(epoch from (select min(visible_at) from automation.live_runs where visible_at is not null)
+                      < q.max_concurrency)
+           or exists (select 1 from automation.live_runs
+                       where state = 'pending' and ready and deadline_at <= statement_timestamp()),
+       extract(epoch from least((select min(visible_at) from automation.live_runs where visible_at is not null),
+                                (select min(deadline_at) from automation.live_runs
+                                  where state = 'pending' and ready and deadline_at is not null))
                           - clock_timestamp())::double precision,
        array(select session_id from silent order by session_id),
        array(select batch from silent order by session_id);
@@ -97,8 +101,9 @@ update automation.live_runs r
 returning r.run_id, r.fence, r.lane;
 
 -- name: hungry_queues
--- Queues that have ready runs and free slots. Steps from queue to queue through the index of what is ready: what it
--- reads grows with the queues that have ready runs, not with those runs and not with all queues.
+-- Queues that have ready runs and free slots, or ready runs whose deadline has passed. Steps from queue to queue through
+-- the index of what is ready: what it reads grows with the queues that have ready runs, not with those runs and not with
+-- all queues.
 with recursive ready as (
     (select r.project_id, r.queue_id from automation.live_runs r
       where r.state = 'pending' and r.ready
@@ -121,6 +126,8 @@ select q.project_id, q.queue_id
        ) q
  where q.running + coalesce((select sum(d.delta) from automation.queue_deltas d
                               where d.project_id = q.project_id and d.queue_id = q.queue_id), 0) < q.max_concurrency
+    or (q.project_id, q.queue_id) in (select r.project_id, r.queue_id from automation.live_runs r
+                                       where r.state = 'pending' and r.ready and r.deadline_at <= statement_timestamp())
  order by q.project_id, q.queue_id;
 
 -- name: all_queues
