@@ -10,25 +10,31 @@ from ops.local.role_process import RoleProcess
 from tests.chaos.faults import Fault
 from tests.chaos.plan import Kind
 
-# A closing belongs to a kill of that process if it comes this soon after it.
+# A closing belongs to a kill of that process if it comes this soon after it, and to one kill belongs one closing.
 BELONGS_SECONDS = 60.0
 KILLS = frozenset({Kind.EXECUTOR_KILLED, Kind.ALL_EXECUTORS_KILLED})
+Closing = tuple[float, str]
 
 
-def closings(processes: Iterable[RoleProcess], noticed_by: str) -> list[tuple[float, str]]:
+def closings(processes: Iterable[RoleProcess], noticed_by: str) -> list[Closing]:
     """When which process's session was closed, and it was noticed in this way."""
     return [
         (datetime.fromisoformat(line["timestamp"]).timestamp(), str(line["owner"]).removeprefix("local-"))
         for process in processes
         if process.role == "scheduler" and process.log.exists()
         for line in process.lines()
-        if line.get("event") == "session_closed" and line.get("noticed_by", "lease") == noticed_by
+        if line.get("event") == "session_closed" and line.get("noticed_by") == noticed_by
     ]
 
 
-def false_alarms(processes: Iterable[RoleProcess], faults: Sequence[Fault]) -> int:
-    kills = [(one.target, one.at) for one in faults if one.kind in KILLS]
-    return sum(
-        not any(target in (owner, "both") and at <= closed < at + BELONGS_SECONDS for target, at in kills)
-        for closed, owner in closings(processes, "probe")
-    )
+def false_alarms(closed: Iterable[Closing], faults: Sequence[Fault]) -> list[Closing]:
+    """Closings that no kill of ours explains."""
+    kills = [(one.at, target) for one in faults if one.kind in KILLS for target in one.target.split(", ")]
+    unexplained = []
+    for at, owner in sorted(closed):
+        kill = next((one for one in kills if one[1] == owner and one[0] <= at < one[0] + BELONGS_SECONDS), None)
+        if kill is None:
+            unexplained.append((at, owner))
+        else:
+            kills.remove(kill)
+    return unexplained

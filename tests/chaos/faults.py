@@ -134,10 +134,11 @@ class Faults:
 
     async def _kill_all_executors(self, _: float) -> Fault:
         executors = self._all("executor")
+        names = ", ".join(executor.name for executor in executors)
         pids = [pid for executor in executors for pid in await self._busy(executor)]
         at = time.time()
         await asyncio.gather(*(executor.kill() for executor in executors))
-        fault = Fault(Kind.ALL_EXECUTORS_KILLED, "both", at, keys=self._in_flight(pids))
+        fault = Fault(Kind.ALL_EXECUTORS_KILLED, names, at, keys=self._in_flight(pids))
         await asyncio.sleep(AWAY_SECONDS)
         fault.started = time.time()
         await asyncio.gather(*(executor.start() for executor in executors))

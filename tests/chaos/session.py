@@ -176,9 +176,10 @@ async def _judge(scene: Scene, violations: list[Violation]) -> dict[str, Any]:
     violations += [Violation("work_goes_on", seen) for seen in scene.faults.problems]
     violations += check(Evidence(orders, told, scene.ledger, heard, scene.doors.refusals))
     processes = scene.stack.processes.values()
-    alarms = false_alarms(processes, scene.faults.done)
-    if alarms:
-        violations.append(Violation("no_false_alarms", f"{alarms} sessions were closed though their process lived"))
+    alarms = false_alarms(closings(processes, "probe"), scene.faults.done)
+    violations += [
+        Violation("no_false_alarms", f"the session of {owner} was closed at {at}, and it lived") for at, owner in alarms
+    ]
     recoveries = Recoveries(orders, told, scene.ledger, scene.announcements.times).by_kind(scene.faults.done)
     statuses = Counter(one.status for one in told.attempts if one.kind == "step")
     scene.display.close()
@@ -205,7 +206,7 @@ async def _judge(scene: Scene, violations: list[Violation]) -> dict[str, Any]:
         "announced": len(told.announced),
         "heard_more_than_once": sum(many - 1 for many in heard.values()),
         "sessions_closed": {how: len(closings(processes, how)) for how in ("probe", "lease")},
-        "false_alarms": alarms,
+        "false_alarms": len(alarms),
         "recovery_seconds": {
             kind: {"faults": one.faults, "away": one.away, "stopped": len(one.times), "p50": one.p50, "max": one.most}
             for kind, one in recoveries.items()
