@@ -1,0 +1,56 @@
+"""What is published in every simulation: two workflows on one event, one of them in order, and the topics."""
+
+from functools import cache
+
+from processors.ports.catalog import CatalogSnapshot
+from tests.unit.gateway.catalogs import snapshot_of
+from topology.topics import Topics, TopicSpec
+
+PROJECT = "pj_shop"
+EVENT_TYPE = "order.paid"
+ORDERED, LOOSE = "q_orders", "q_notices"
+TOPICS = Topics("sim")
+FILES = {
+    "orders.yaml": """\
+name: settle-order
+version: 1
+trigger: { event: order.paid }
+queue: q_orders
+steps:
+  - { id: pay, uses: sql/execute, timeout: 5s, query: "select 1" }
+""",
+    "notices.yaml": """\
+name: notify-buyer
+version: 1
+trigger: { event: order.paid }
+queue: q_notices
+steps:
+  - { id: send, uses: sql/execute, timeout: 5s, query: "select 1" }
+""",
+    "queues.yaml": """\
+queues:
+  - { id: q_orders, maxConcurrency: 5, ordering: by-partition }
+  - { id: q_notices, maxConcurrency: 5 }
+""",
+}
+
+
+@cache
+def snapshot() -> CatalogSnapshot:
+    return snapshot_of(FILES, PROJECT)
+
+
+class PublishedCatalog:
+    """The part of `Catalog` that ingest asks."""
+
+    async def version(self) -> int:
+        return 1
+
+    async def snapshot(self) -> CatalogSnapshot:
+        return snapshot()
+
+
+def specs(partitions: int) -> list[TopicSpec]:
+    return [TopicSpec(name, partitions, 1) for name in (TOPICS.events, TOPICS.commands, TOPICS.run_events)] + [
+        TopicSpec(TOPICS.dead_letters, 1, 1)
+    ]

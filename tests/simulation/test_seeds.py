@@ -1,0 +1,16 @@
+"""Two thousand installations, each with its own faults: whatever happens, what must hold holds."""
+
+import pytest
+
+from tests.simulation.simulation import simulate
+
+SEEDS = 2_000
+CHUNK = 25
+# Seeds that found something, by what they found.
+REGRESSIONS: dict[str, int] = {}
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_everything_holds_under_faults(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        simulate(seed)
