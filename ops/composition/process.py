@@ -1,11 +1,14 @@
 """One process of the service: roles side by side until SIGTERM or Ctrl-C, then each ends in its own good order.
 
-A role that ends by itself, or fails, takes the process down: whoever supervises it starts it again.
+What has not ended in good order after some seconds, or when a second signal comes, is ended as it is: nothing is
+held here that cannot be read again. A role that ends by itself, or fails, takes the process down: whoever supervises
+it starts it again.
 """
 
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable, Mapping, Sequence
 
 import structlog
@@ -21,6 +24,8 @@ from schemas.errors import AutomationError, Broken
 _log = structlog.get_logger("process")
 Ready = Callable[[str, Mapping[str, object]], None]
 SECOND_SIGNAL_EXIT = 130
+FORCED_EXIT = 1
+LONGEST_STOP_SECONDS = 9.0
 
 
 def _log_ready(role: str, details: Mapping[str, object]) -> None:
@@ -43,14 +48,15 @@ async def up(settings: Settings, roles: Sequence[str], on_ready: Ready = _log_re
 
 async def _run(settings: Settings, roles: Sequence[str], on_ready: Ready, measures: Measures) -> None:
     stop = asyncio.Event()
-    _obey_signals(stop)
     tasks: dict[asyncio.Task[None], str] = {}
+    _obey_signals(stop, tasks)
     for role in roles:
         measures.set("role_up", 0, role)
         tasks[asyncio.create_task(ROLE_RUNNERS[role](settings, stop, on_ready, measures), name=role)] = role
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     early = not stop.is_set()
-    stop.set()
+    if early:
+        _stop(stop, tasks)
     await asyncio.wait(tasks)
     for task, role in tasks.items():
         failure = task.exception()
@@ -64,14 +70,31 @@ async def _run(settings: Settings, roles: Sequence[str], on_ready: Ready, measur
     _log.info("stopped", roles=list(roles))
 
 
-def _obey_signals(stop: asyncio.Event) -> None:
-    """The first signal stops in good order, the second at once."""
+def _obey_signals(stop: asyncio.Event, tasks: Mapping[asyncio.Task[None], str]) -> None:
+    """The first signal stops in good order, the second at once, whatever the loop is doing then."""
     loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT)
 
     def obey() -> None:
-        if stop.is_set():
-            os._exit(SECOND_SIGNAL_EXIT)
-        stop.set()
+        for number in numbers:
+            loop.remove_signal_handler(number)
+            signal.signal(number, lambda *_: os._exit(SECOND_SIGNAL_EXIT))
+        _stop(stop, tasks)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in numbers:
         loop.add_signal_handler(number, obey)
+
+
+def _stop(stop: asyncio.Event, tasks: Mapping[asyncio.Task[None], str]) -> None:
+    """Tell the roles; a thread sees to the limit, since a loop that hangs sees to nothing."""
+
+    def give_up() -> None:
+        left = [role for task, role in tasks.items() if not task.done()]
+        _log.error("stopped_by_force", roles=left, seconds=LONGEST_STOP_SECONDS)
+        os._exit(FORCED_EXIT)
+
+    _log.info("stopping", roles=list(tasks.values()))
+    limit = threading.Timer(LONGEST_STOP_SECONDS, give_up)
+    limit.daemon = True
+    limit.start()
+    stop.set()

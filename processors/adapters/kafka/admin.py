@@ -77,6 +77,11 @@ class KafkaAdmin:
             found[place.partition] = int(answer.result().offset)
         return found
 
+    async def forget_group(self, group: str) -> None:
+        """Have a group deleted that has no members. One that has some stays, and so does one nobody answers for."""
+        error = await _error_of(self._client.delete_consumer_groups([group], request_timeout=_SECONDS)[group])
+        _driver_log.info("group %s: %s", group, "deleted" if error is None else error.str())
+
     async def _wait_until_told(self, topics: Sequence[str]) -> None:
         """Apache Kafka answers before its metadata tells of a new topic."""
         try:

@@ -15,7 +15,7 @@ import structlog
 
 from processors.adapters.kafka.admin import KafkaAdmin
 from processors.adapters.kafka.faust_worker import ConsumerSettings, FaustWorker
-from processors.adapters.kafka.progress import Progress
+from processors.adapters.kafka.progress import Progress, Stalled
 from processors.ports.measures import Measures
 from processors.ports.streams import (
     Admin,
@@ -26,7 +26,7 @@ from processors.ports.streams import (
     Record,
     StateListener,
 )
-from schemas.errors import Refused, Unavailable
+from schemas.errors import Broken, Refused, Unavailable
 
 __all__ = ["ConsumerSettings", "consume"]
 
@@ -130,11 +130,17 @@ class _Life:
             await worker.stop()
 
     async def _live(self, worker: FaustWorker) -> str:
+        return await _first(self._work(worker), self._watch_topic(), self._watch_progress(worker))
+
+    async def _work(self, worker: FaustWorker) -> str:
         try:
             await worker.start()
+        except Broken as exc:  # a defect of ours: another life would have it as well
+            self.failure = exc
+            return str(exc)
         except Exception as exc:  # noqa: BLE001 - faust and aiokafka raise without a common base; begin anew
             return f"it did not start: {exc!r}"
-        return await _first(self._watch_topic(), self._watch_progress(worker), _reason(worker))
+        return f"faust ended it: {await worker.wait_over()!r}"
 
     async def _watch_topic(self) -> str:
         missed = 0
@@ -153,33 +159,39 @@ class _Life:
 
     async def _watch_progress(self, worker: FaustWorker) -> str:
         """Members whose heartbeat is fine may still read nothing: end the life of one that does."""
-        topic, told = self._settings.topic, frozenset[int]()
+        told, joining_since = frozenset[int](), time.monotonic()
         try:
             while True:
                 await asyncio.sleep(self._look_seconds)
                 positions = worker.positions()
-                try:
-                    # Over a connection of the admin's: the consumer's own may be what hangs.
-                    ends = await self._admin.end_offsets(topic, sorted(positions))
-                except (Unavailable, Refused):
-                    self._progress.begin_anew(time.monotonic())
+                if positions is None:
+                    if time.monotonic() - joining_since > self._settings.join_seconds:
+                        await self._admin.forget_group(self._settings.group)
+                        return "the group shares out no partitions"
                     continue
-                self._tell_lag(positions, ends, told - positions.keys())
+                joining_since = time.monotonic()
+                stalled = await self._look(positions, told - positions.keys())
                 told = frozenset(positions)
-                stalled = self._progress.look(positions, ends, time.monotonic())
-                for one in stalled:
-                    _log.error(
-                        "consumer_stalled",
-                        topic=topic,
-                        partition=one.partition,
-                        position=one.position,
-                        end=one.end,
-                        seconds=round(one.seconds, 1),
-                    )
                 if stalled:
                     return f"partition {stalled[0].partition} stands still at {stalled[0].position}"
         finally:
             self._tell_lag({}, {}, told)
+
+    async def _look(self, positions: Mapping[int, int], gone: frozenset[int]) -> list[Stalled]:
+        """The partitions that stand still, each of them logged."""
+        topic = self._settings.topic
+        try:
+            # Over a connection of the admin's: the consumer's own may be what hangs.
+            ends = await self._admin.end_offsets(topic, sorted(positions))
+        except (Unavailable, Refused):
+            self._progress.begin_anew(time.monotonic())
+            return []
+        self._tell_lag(positions, ends, gone)
+        stalled = self._progress.look(positions, ends, time.monotonic())
+        for one in stalled:
+            place = {"partition": one.partition, "position": one.position, "end": one.end}
+            _log.error("consumer_stalled", topic=topic, seconds=round(one.seconds, 1), **place)
+        return stalled
 
     def _tell_lag(self, positions: Mapping[int, int], ends: Mapping[int, int], gone: frozenset[int]) -> None:
         for partition, end in ends.items():
@@ -242,10 +254,6 @@ class _Life:
 async def _silently(event: asyncio.Event) -> str:
     await event.wait()
     return ""
-
-
-async def _reason(worker: FaustWorker) -> str:
-    return f"faust ended it: {await worker.wait_over()!r}"
 
 
 async def _first(*ways: Coroutine[Any, Any, str]) -> str:

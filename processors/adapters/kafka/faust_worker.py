@@ -6,39 +6,29 @@ slower), seeks where its reader says at each assignment, and commits by itself, 
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, Protocol
 
-import aiokafka.client
 import faust
 import structlog
 from aiokafka import TopicPartition
 from aiokafka.errors import ConsumerStoppedError, IllegalStateError, KafkaError
-from aiokafka.protocol.metadata import MetadataRequest
-from aiokafka.structs import OffsetAndMetadata
 from faust.app.base import BootStrategy
 from faust.tables.manager import TableManager
 from faust.transport.drivers import aiokafka as driver
-from mode.threads import WorkerThread
 from yarl import URL
 
-from processors.adapters.kafka import foreign_headers
+from processors.adapters.kafka.consumer_thread import LONGEST_POLL_MS, ConsumerThread
 from processors.ports.streams import Record
 
 _log = structlog.get_logger("kafka.consumer")
-foreign_headers.install()
-
-# aiokafka asks for metadata in a way that lets the broker make a missing topic, with its own defaults and
-# behind the back of whoever is to make it properly. Nothing but this adapter uses aiokafka here.
-aiokafka.client.MetadataRequest = partial(MetadataRequest, allow_auto_topic_creation=False)
 
 _COMMIT_SECONDS: Final = 3.0
 _HANDOVER_SECONDS: Final = 10.0
-_STOP_SECONDS: Final = 20.0
-_NEVER_SECONDS: Final = 86_400.0
+_STOP_SECONDS: Final = 6.0
+_REQUEST_SECONDS: Final = 30.0  # more than any rebalance takes; a connection that died silently is found by it
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +36,8 @@ class ConsumerSettings:
     """How to read one topic in one group. Times in seconds.
 
     `fetch_wait` is short because the embedded broker sleeps about half of it even when a record arrives.
-    A partition that stands still for `stall_seconds`, although there is something to read, makes a new life begin.
+    A partition that stands still for `stall_seconds`, although there is something to read, makes a new life begin; so
+    does a group that shares out no partitions for `join_seconds`, which is more than a rebalance may take.
     """
 
     bootstrap: str
@@ -58,6 +49,7 @@ class ConsumerSettings:
     metadata_max_age: float = 3.0
     max_records: int = 5_000
     stall_seconds: float = 30.0
+    join_seconds: float = 20.0
 
 
 class Reader(Protocol):
@@ -74,86 +66,6 @@ class Reader(Protocol):
     def revoked(self, partitions: frozenset[int]) -> None: ...
 
 
-class _QuietThread(WorkerThread):  # type: ignore[misc]
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.daemon = True  # one that hangs must not keep the process from ending
-
-    def run(self) -> None:
-        try:
-            super().run()
-        except Exception as exc:  # noqa: BLE001 - the service has noted it; the default hook would print it
-            _log.warning("consumer_thread_ended", reason=repr(exc))
-
-
-class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
-    Worker = _QuietThread
-
-    def _create_worker_consumer(self, transport: Any) -> Any:
-        made = super()._create_worker_consumer(transport)
-        # The driver has 1500 ms written in, and aiokafka offers no other way to change it afterwards.
-        made._fetch_max_wait_ms = int(self.app.settings.fetch_wait * 1000)  # noqa: SLF001 - see above
-        if made._enable_auto_commit:  # noqa: SLF001 - nothing public tells it
-            raise AssertionError("the consumer would commit by itself, before records are durable")
-        return made
-
-    def on_crash(self, msg: str, *fmt: Any, **_: Any) -> None:
-        _log.warning("consumer_thread_crashed", reason=msg.format(*fmt))
-
-    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
-        await self._unless_stopped(super().on_partitions_revoked(revoked))
-
-    async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
-        await self._unless_stopped(super().on_partitions_assigned(assigned, generation_id))
-
-    async def _unless_stopped(self, callback: Coroutine[Any, Any, None]) -> None:
-        """The other loop answers nobody once it stops: a rebalance at that moment would wait for ever."""
-        ways = [asyncio.ensure_future(callback), asyncio.ensure_future(self._stopped.wait())]
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        for way in ways:
-            way.cancel()
-        await asyncio.wait(ways)
-
-    def close(self) -> None:
-        """Faust would close the connections in the wrong loop, which leaves them open; stopping closes them."""
-
-    async def on_thread_stop(self) -> None:
-        """Leave the group also in generation 0: the embedded broker counts from there, and aiokafka
-        takes it for "no member" and would let the group wait until the session has run out.
-        """
-        coordinator = getattr(self._consumer, "_coordinator", None)
-        if coordinator is not None and coordinator.generation == 0:
-            coordinator.generation = 1  # not part of the request to leave
-        await super().on_thread_stop()
-
-    async def commit_offsets(self, offsets: Mapping[Any, int]) -> None:
-        asked = {TopicPartition(*tp): OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
-        await self.call_thread(self._ensure_consumer().commit, asked)
-
-    async def committed_offsets(self, tps: Iterable[Any]) -> dict[int, int]:
-        consumer = self._ensure_consumer()
-        told = {tp.partition: await self.call_thread(consumer.committed, TopicPartition(*tp)) for tp in tps}
-        return {partition: offset for partition, offset in told.items() if offset is not None}
-
-    def positions(self) -> dict[int, int]:
-        """Where fetching stands in each partition that is held, -1 where it has no place yet.
-
-        Read from the other thread as it is: asking would wait for what may be stuck.
-        """
-        consumer = self._consumer
-        subscription = None if consumer is None else consumer._subscription.subscription  # noqa: SLF001 - see above
-        assignment = None if subscription is None else subscription.assignment
-        if assignment is None:
-            return {}
-        places = {tp.partition: assignment.state_value(tp)._position for tp in assignment.tps}  # noqa: SLF001 - same
-        return {partition: -1 if place is None else place for partition, place in places.items()}
-
-    async def wait_positions(self, tps: Iterable[Any]) -> None:
-        consumer = self._ensure_consumer()
-        for tp in tps:
-            await self.call_thread(consumer.position, TopicPartition(*tp))
-
-
 class _Consumer(driver.Consumer):  # type: ignore[misc]
     """The driver's consumer with whole polls instead of single messages."""
 
@@ -167,8 +79,8 @@ class _Consumer(driver.Consumer):  # type: ignore[misc]
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def _new_consumer_thread(self) -> _ConsumerThread:
-        return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+    def _new_consumer_thread(self) -> ConsumerThread:
+        return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def perform_seek(self) -> None:
         """Only ask for it: the drain seeks before it polls, since Postgres may be away for longer than faust waits."""
@@ -255,8 +167,8 @@ class _Consumer(driver.Consumer):  # type: ignore[misc]
         stored = {TopicPartition(*tps[partition]): offset for partition, offset in found.items() if partition in tps}
         await self.seek_wait(stored)
 
-    def positions(self) -> dict[int, int]:
-        found: dict[int, int] = self._thread.positions()
+    def positions(self) -> dict[int, int] | None:
+        found: dict[int, int] | None = self._thread.positions()
         return found
 
     async def commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:  # noqa: ARG002 - faust's signature
@@ -315,7 +227,8 @@ class _App(faust.App):  # type: ignore[misc]
             broker_session_timeout=settings.session_timeout,
             broker_heartbeat_interval=settings.session_timeout / 3,
             broker_rebalance_timeout=max(settings.session_timeout, _HANDOVER_SECONDS + _COMMIT_SECONDS),
-            broker_max_poll_interval=_NEVER_SECONDS,  # a handler that waits for Postgres keeps its partitions
+            broker_max_poll_interval=LONGEST_POLL_MS / 1000,
+            broker_request_timeout=_REQUEST_SECONDS,
             broker_max_poll_records=settings.max_records,
             broker_commit_interval=1.0,
             consumer_metadata_max_age_ms=int(settings.metadata_max_age * 1000),
@@ -357,9 +270,9 @@ class FaustWorker:
         reason: BaseException | None = self._app.crash_reason
         return reason
 
-    def positions(self) -> Mapping[int, int]:
-        """Where fetching stands in each partition that is held, -1 where it has no place yet."""
-        found: Mapping[int, int] = self._app.consumer.positions()
+    def positions(self) -> Mapping[int, int] | None:
+        """Where fetching stands in each partition that is held, -1 where it has no place yet; None while joining."""
+        found: Mapping[int, int] | None = self._app.consumer.positions()
         return found
 
     async def stop(self) -> None:

@@ -4,15 +4,18 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from processors.adapters.kafka import consumer
 from processors.adapters.kafka.admin import KafkaAdmin
 from processors.adapters.kafka.consumer import ConsumerSettings, consume
+from processors.adapters.kafka.faust_worker import FaustWorker
 from processors.adapters.kafka.producer import KafkaProducer
 from processors.ports.measures import Measures
-from processors.ports.streams import ConsumerState, Outgoing, Phase, Positions, Record
+from processors.ports.streams import ConsumerState, Outgoing, Phase, Positions, Record, StateListener
 from tests.support.waiting import until
 from topology.topics import TopicSpec
 
@@ -36,10 +39,17 @@ class Place:
     topic: str
     group: str
     stall_seconds: float = 30.0
+    join_seconds: float = 20.0
 
     def settings(self, client: str = "reader") -> ConsumerSettings:
         return ConsumerSettings(
-            self.bootstrap, self.group, self.topic, client, metadata_max_age=1.0, stall_seconds=self.stall_seconds
+            self.bootstrap,
+            self.group,
+            self.topic,
+            client,
+            metadata_max_age=1.0,
+            stall_seconds=self.stall_seconds,
+            join_seconds=self.join_seconds,
         )
 
 
@@ -53,12 +63,17 @@ class Reading:
     states: list[ConsumerState] = field(default_factory=list)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     measures: Measures = field(default_factory=Measures)
+    on_state: StateListener = lambda _: None
 
     async def __call__(self, records: Sequence[Record]) -> None:
         if self.handler is not None:
             await self.handler(records)
         self.records.extend(records)
         self.polls.append(len(records))
+
+    def hear(self, state: ConsumerState) -> None:
+        self.states.append(state)
+        self.on_state(state)
 
     def numbers(self, partition: int | None = None) -> list[int]:
         return [int(r.value or b"-1") for r in self.records if partition in (None, r.partition)]
@@ -86,7 +101,7 @@ class Reading:
     ) -> AsyncIterator[asyncio.Task[None]]:
         self.stop = asyncio.Event()
         task = asyncio.create_task(
-            consume(place.settings(client), self, positions, self.stop, self.states.append, self.measures)
+            consume(place.settings(client), self, positions, self.stop, self.hear, self.measures)
         )
         try:
             yield task
@@ -105,12 +120,40 @@ class Kept:
         self.topic_id = ""
         self.asked: list[tuple[str, frozenset[int]]] = []
 
+    async def keep(self, records: Sequence[Record]) -> None:
+        """A handler that makes the offsets of its batch durable."""
+        self.offsets |= {record.partition: record.offset + 1 for record in records}
+
     async def positions(self, topic: str, topic_id: str, partitions: Sequence[int]) -> Mapping[int, int]:
         assert topic
         self.asked.append((topic_id, frozenset(partitions)))
         if self.topic_id and topic_id != self.topic_id:
             return {}
         return {partition: offset for partition, offset in self.offsets.items() if partition in partitions}
+
+
+@pytest.fixture
+def lives(monkeypatch: pytest.MonkeyPatch) -> list[FaustWorker]:
+    """The lives of the consumers of a test, so that it can reach what goes wrong inside of them."""
+    made: list[FaustWorker] = []
+
+    class Seen(FaustWorker):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            made.append(self)
+
+    monkeypatch.setattr(consumer, "FaustWorker", Seen)
+    return made
+
+
+async def in_its_thread(life: FaustWorker, act: Callable[[Any], None]) -> None:
+    """`act` with the aiokafka consumer, where it runs."""
+    thread = life._app.consumer._thread
+
+    async def do() -> None:
+        act(thread._consumer)
+
+    await thread.call_thread(do)
 
 
 @pytest_asyncio.fixture

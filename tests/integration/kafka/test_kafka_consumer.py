@@ -65,7 +65,7 @@ async def test_without_positions_the_next_life_goes_on_behind_what_was_durable(
     assert sorted(again.numbers()) == list(range(100, 120))
 
 
-async def test_with_positions_they_decide_and_not_what_kafka_was_told(
+async def test_d24_with_positions_they_decide_and_not_what_kafka_was_told(
     producer: KafkaProducer, place: Place, reading: Reading, admin: KafkaAdmin
 ):
     await producer.send(numbered(place.topic, range(40)))
@@ -80,6 +80,22 @@ async def test_with_positions_they_decide_and_not_what_kafka_was_told(
     assert again.numbers(2) == list(range(2, 40, PARTITIONS))
     ids = await admin.topic_ids([place.topic])
     assert kept.asked == [(ids[place.topic], frozenset(range(PARTITIONS)))]
+
+
+async def test_d24_offsets_that_the_broker_has_forgotten_change_nothing(
+    producer: KafkaProducer, place: Place, reading: Reading, admin: KafkaAdmin
+):
+    kept = Kept()
+    reading.handler = kept.keep
+    await producer.send(numbered(place.topic, range(40)))
+    async with reading.at(place, kept):
+        await reading.until_took(range(40))
+    await admin.forget_group(place.group)
+    await producer.send(numbered(place.topic, range(40, 48)))
+    again = Reading(kept.keep)
+    async with again.at(place, kept):
+        await again.until_took(range(40, 48))
+    assert sorted(again.numbers()) == list(range(40, 48))
 
 
 async def test_positions_that_cannot_be_asked_yet_are_waited_for(
@@ -102,7 +118,7 @@ async def test_positions_that_cannot_be_asked_yet_are_waited_for(
     assert phases[:4] == [Phase.RETRYING] * 3 + [Phase.ASSIGNED]
 
 
-async def test_records_of_a_handler_that_is_not_able_now_come_again_in_order(
+async def test_d09_nothing_passes_a_record_whose_handler_fails_and_it_comes_again_in_order(
     producer: KafkaProducer, place: Place, reading: Reading
 ):
     offered: list[list[int]] = []
@@ -141,22 +157,27 @@ async def test_any_other_error_of_the_handler_ends_the_consumer_and_is_raised(
         await whole.until_took(range(3))
 
 
-async def test_a_second_consumer_takes_its_share_and_gives_it_back(
+async def test_d04_a_second_consumer_takes_its_share_and_gives_it_back_and_nothing_is_handled_twice(
     producer: KafkaProducer, place: Place, reading: Reading
 ):
-    other = Reading()
-    async with reading.at(place, client="one"):
+    kept = Kept()
+    other = Reading(kept.keep)
+    reading.handler = kept.keep
+    await producer.send(numbered(place.topic, range(200)))
+    async with reading.at(place, kept, client="one"):
         await reading.until_reads(PARTITIONS)
-        await producer.send(numbered(place.topic, range(200)))
-        async with other.at(place, client="two"):
+        await producer.send(numbered(place.topic, range(200, 400)))
+        async with other.at(place, kept, client="two"):
             await reading.until_reads(PARTITIONS // 2)
             await other.until_reads(PARTITIONS // 2)
             assert not reading.partitions() & other.partitions()
-            await producer.send(numbered(place.topic, range(200, 400)))
-            await until(lambda: set(reading.numbers()) | set(other.numbers()) >= set(range(400)), "all taken")
+            await producer.send(numbered(place.topic, range(400, 600)))
+            await until(lambda: set(reading.numbers()) | set(other.numbers()) >= set(range(600)), "all taken")
         await reading.until_reads(PARTITIONS)
-        await producer.send(numbered(place.topic, range(400, 440)))
-        await reading.until_took(range(400, 440))
+        await producer.send(numbered(place.topic, range(600, 640)))
+        await reading.until_took(range(600, 640))
+    assert other.numbers()
+    assert sorted(reading.numbers() + other.numbers()) == list(range(640))
 
 
 async def test_a_rebalance_while_the_handler_is_not_able_loses_nothing(

@@ -8,37 +8,12 @@ from aiokafka import TopicPartition
 from aiokafka.errors import CommitFailedError
 from structlog.testing import capture_logs
 
-from processors.adapters.kafka import consumer
 from processors.adapters.kafka.faust_worker import FaustWorker
 from processors.adapters.kafka.producer import KafkaProducer
 from processors.ports.streams import Phase, Record
 from schemas.errors import Unavailable
-from tests.integration.kafka.conftest import PARTITIONS, Kept, Place, Reading, numbered
+from tests.integration.kafka.conftest import PARTITIONS, Kept, Place, Reading, in_its_thread, numbered
 from tests.support.waiting import until
-
-
-@pytest.fixture
-def lives(monkeypatch: pytest.MonkeyPatch) -> list[FaustWorker]:
-    """The lives of the consumers of a test, so that it can reach what goes wrong inside of them."""
-    made: list[FaustWorker] = []
-
-    class Seen(FaustWorker):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            made.append(self)
-
-    monkeypatch.setattr(consumer, "FaustWorker", Seen)
-    return made
-
-
-async def in_its_thread(life: FaustWorker, act: Callable[[Any], None]) -> None:
-    """`act` with the aiokafka consumer, where it runs."""
-    thread = life._app.consumer._thread
-
-    async def do() -> None:
-        act(thread._consumer)
-
-    await thread.call_thread(do)
 
 
 def pause_the_first_partition(inner: Any) -> None:
@@ -63,11 +38,7 @@ async def test_d08_a_consumer_that_stops_reading_while_there_are_records_begins_
 ) -> None:
     place.stall_seconds = 3.0
     kept = Kept()
-
-    async def keep(records: Sequence[Record]) -> None:
-        kept.offsets |= {record.partition: record.offset + 1 for record in records}
-
-    reading.handler = keep
+    reading.handler = kept.keep
     await producer.send(numbered(place.topic, range(40)))
     with capture_logs() as logs:
         async with reading.at(place, kept):

@@ -4,7 +4,7 @@ import pytest
 from aiokafka.consumer import fetcher
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 
-from processors.adapters.kafka import faust_worker
+from processors.adapters.kafka import consumer_thread
 from processors.adapters.kafka.foreign_headers import ForgivingRecords
 
 NONE, GZIP = 0, 1
@@ -52,7 +52,7 @@ def test_batches_before_and_after_are_read_as_ever() -> None:
 
 
 def test_consumers_read_by_it() -> None:
-    assert faust_worker.foreign_headers.ForgivingRecords is fetcher.MemoryRecords
+    assert consumer_thread.foreign_headers.ForgivingRecords is fetcher.MemoryRecords
 
 
 def fetcher_s_own(data: bytes):
