@@ -218,6 +218,26 @@ def test_log_lines_carry_their_run_and_item(host: StepHost):
     ]
 
 
+@pytest.mark.parametrize("blocks", [False, True], ids=["in-a-thread", "on-the-loop"])
+def test_f12_lines_written_in_a_tight_loop_are_bounded_and_hold_nobody_up(host: StepHost, blocks: bool):
+    assert host.load("floods")["t"] == "LOADED"
+    assert host.load("noop3")["t"] == "LOADED"
+    host.send({"t": "PING", "n": 1})
+    before = host.receive(holds(lambda message: message.get("n") == 1))["rss"]
+    host.start("floods", json.dumps({"seconds": 2.5, "blocks": blocks}))
+    host.start("noop3", run="run_2")
+    done = [host.receive_type("DONE") for _ in range(2)]
+    assert [message["run"] for message in done] == (["run_1", "run_2"] if blocks else ["run_2", "run_1"])
+    assert int(done[0 if blocks else 1]["value"]) > 200  # lines that it wrote
+    told = host.receive(lambda message: message["t"] == "LOG" and message["level"] == "warning")
+    beats = [message for message in host.idle if message["t"] == "BEAT"]
+    lines = [message for message in host.idle if message["t"] == "LOG"]
+    assert len(beats) >= 2
+    assert max(beat["rss"] for beat in beats) < before + 30_000_000
+    assert 0 < len(lines) <= 200 * 5
+    assert "left out" in told["text"]
+
+
 def test_a_body_that_swallows_its_cancellation_is_let_go_after_a_while(host: StepHost):
     host.begin("stubborn")
     asked = time.monotonic()

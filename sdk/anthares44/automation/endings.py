@@ -20,7 +20,7 @@ from anthares44.automation.wire import Message
 
 @dataclass(slots=True)
 class Settings:
-    """`root` is the folder of the bundle, `items` the most a run may request, `emit` sends a message."""
+    """`root` is the folder of the bundle, `items` the most a run may request, `emit` sends a line of the log."""
 
     codec: Codec
     items: int

@@ -9,7 +9,6 @@ import gc
 import os
 import socket
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from anthares44.automation.codec import RESULT_BYTES, Codec
 from anthares44.automation.endings import Settings
 from anthares44.automation.host.attempts import Attempt, StepRunner
 from anthares44.automation.host.bundle import LoadError, load
+from anthares44.automation.host.lines import Lines
 from anthares44.automation.host.link import EXIT_DRAINED, Link
 from anthares44.automation.host.pulse import Pulse
 from anthares44.automation.host.seats import Seats
@@ -31,9 +31,9 @@ CAPABILITIES = ("step", "sleep", "timer", "cancel_item", "resume", "chunks", "cr
 class Host:
     def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._thread = threading.get_ident()
         self._link = Link(sock, loop, self._receive)
-        self._settings = Settings(Codec(), MOST_ITEMS, "", self.emit)
+        lines = Lines(loop, self._link.send, lambda: not self._link.congested)
+        self._settings = Settings(Codec(), MOST_ITEMS, "", lines.put)
         self._runner = StepRunner(loop, self._settings, self._done, self._failed)
         self._seats = Seats(loop, self._link.send, self._runner, self._settings)
         self._workflows: dict[tuple[str, str], Workflow] = {}
@@ -75,15 +75,6 @@ class Host:
             },
         )
         self._pulse.start()
-
-    def emit(self, message: Message) -> None:
-        """Send a droppable message; from any thread."""
-        if self._link.congested:
-            return
-        if threading.get_ident() == self._thread:
-            self._link.send(message)
-        else:
-            self._loop.call_soon_threadsafe(self._link.send, message)
 
     # -- from the executor --------------------------------------------------------------------------
 

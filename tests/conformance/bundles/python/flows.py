@@ -272,6 +272,21 @@ async def logs(ctx, input):
     await run("told", fn=told)
 
 
+@workflow("floods", version=1)
+async def floods(ctx, input):
+    def flood():
+        until, lines = time.monotonic() + input["seconds"], 0
+        while time.monotonic() < until:
+            ctx.log.info("still at line %s of %s", lines, "x" * 1000)
+            lines += 1
+        return lines
+
+    async def floods_and_blocks():
+        return flood()
+
+    return await run("flood", fn=floods_and_blocks if input["blocks"] else flood, timeout=30)
+
+
 @workflow("noop3", version=1)
 async def noop3(ctx, input):
     for n in range(3):
