@@ -13,6 +13,7 @@ from processors.ports.journal import RunEnd
 from schemas.ids import dead_letter_id
 from schemas.records import ErrorInfo, Status
 
+CRASH_LOOP = "E_WORKER_CRASH_LOOP"
 _IN_ERROR = frozenset({RunStatus.FAILED, RunStatus.COMPENSATED, RunStatus.COMPENSATION_FAILED})
 
 
@@ -40,7 +41,7 @@ def end_of(run: LiveRun, end: End, now: datetime) -> RunEnd:
 def _why(state: RunState, error: ErrorInfo | None) -> tuple[str, str]:
     """The classified reason, and one sentence without user data."""
     code = error.code if error else "E_STEP_FAILED"
-    if code == "E_WORKER_CRASH_LOOP":
+    if code == CRASH_LOOP:
         return "max_attempts_exceeded", f"the run ended its step hosts again and again: {code}"
     for name, item in state.items.items():
         outcome = item.outcome

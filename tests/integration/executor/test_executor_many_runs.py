@@ -34,7 +34,7 @@ async def test_a_run_whose_record_cannot_be_stored_is_blocked_alone(works: Works
     assert await works.log(runs[2].run_id) == [("reserve", 1, "succeeded"), ("~run", 0, "blocked")]
     codes = await works.lab.column("select error_code from automation.step_attempts where status = 'blocked'")
     assert codes == ["E_INTERNAL"] * 2
-    assert working.executor.counts["sessions_lost"] == 0
+    assert working.executor.measures.value("session_lost_total") == 0
     assert await works.lab.taken() == 0
 
 
@@ -57,7 +57,7 @@ async def test_a_decision_that_goes_wrong_blocks_its_run_and_no_other(
     await works.ended(2)
     await works.is_in(runs[1].run_id, "blocked")
     assert (await works.log(runs[1].run_id))[-1] == ("~run", 0, "blocked")
-    assert working.executor.counts["defects"] == 1
+    assert working.executor.measures.value("run_defects_total") == 1
 
 
 async def test_a_run_of_an_unknown_version_waits_at_the_head_of_its_lane(works: Works) -> None:
@@ -105,11 +105,12 @@ async def test_three_hundred_runs_at_once(works: Works) -> None:
     await works.make(*(works.lab.run() for _ in range(300)))
     rows = await works.ended(300)
     seconds = time.perf_counter() - began
-    print(f"300 runs of three steps: {seconds:.2f} s, {working.executor.counts['commits']} commits")  # noqa: T201
+    commits = working.executor.measures.value("executor_commits_total")
+    print(f"300 runs of three steps: {seconds:.2f} s, {commits:.0f} commits")  # noqa: T201
     assert {row["state"] for row in rows} == {"succeeded"}
     assert set(working.bodies.begun.values()) == {1}
     assert await works.lab.value("select count(*) from automation.step_attempts") == 1200
-    assert working.executor.counts["commits"] < 300
+    assert commits < 300
 
 
 async def test_no_more_runs_are_held_than_there_are_slots_by_much(works: Works) -> None:

@@ -182,7 +182,7 @@ async def test_runs_of_an_executor_that_only_lost_its_session_are_not_blamed(wor
     await works.lab.schedule().reap()
     assert await crashes(works) == [1]
     working.executor.look_for_granted()
-    await until(lambda: working.executor.counts["sessions_lost"] == 1, "it hears of it", 10)
+    await until(lambda: working.executor.measures.value("session_lost_total") == 1, "it hears of it", 10)
 
     async def is_forgiven() -> bool:
         return await crashes(works) == [0]
