@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from processors.engine.moves import RunStatus
+from processors.engine.state import DEADLINE
 from processors.ports.run_queries import AcceptedRun, Attempt, QueuePlace, Run
 from schemas.records import Status
 
@@ -55,6 +56,8 @@ def sentence(run: Run | AcceptedRun, place: Place) -> str:
     worded = _words(run, place)
     if run.cancel_requested and run.ended_at is None:
         worded += " Its cancellation was asked for and is under way."
+    if run.deadline_at is not None and run.ended_at is None:
+        worded += f" Its deadline is {run.deadline_at:%Y-%m-%d %H:%M:%S} UTC."
     return worded
 
 
@@ -116,7 +119,8 @@ def _ended(run: Run, at: Attempt | None) -> str:
     code = f" with {run.error_code}" if run.error_code else ""
     match run.state:
         case RunStatus.CANCELLED:
-            return f"Cancelled{'' if at is None else f' while at the step {at.step_id!r}'}."
+            why = " by its deadline" if run.error_code == DEADLINE else ""
+            return f"Cancelled{why}{'' if at is None else f' while at the step {at.step_id!r}'}."
         case RunStatus.COMPENSATED:
             return f"Failed{code}; what it had done was undone."
         case RunStatus.COMPENSATION_FAILED:

@@ -83,6 +83,7 @@ class Run:
     result: str | None
     error_code: str | None
     error: str | None
+    deadline_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

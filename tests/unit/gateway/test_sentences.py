@@ -87,6 +87,14 @@ def test_a_pending_run_says_why_it_waits(queue: QueuePlace | None, words: str) -
     assert words in sentence(run(RunStatus.PENDING), Place(NOW, queue=queue))
 
 
+def test_a_deadline_is_told_while_the_run_lives_and_when_it_ended_the_run() -> None:
+    deadline = NOW + timedelta(minutes=30)
+    for state in set(RunStatus) - TERMINAL:
+        assert "Its deadline is 2026-07-19 14:30:00 UTC." in sentence(run(state, deadline_at=deadline), Place(NOW))
+    over = run(RunStatus.CANCELLED, deadline_at=deadline, error_code="E_DEADLINE")
+    assert sentence(over, Place(NOW, FAILED)) == "Cancelled by its deadline while at the step 'provision-db'."
+
+
 def test_an_accepted_run_says_since_when() -> None:
     accepted = AcceptedRun("run_1", "evt_1", "k1", NOW - timedelta(seconds=3))
     assert "3.0 s ago" in sentence(accepted, Place(NOW))

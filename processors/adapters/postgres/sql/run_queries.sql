@@ -9,7 +9,7 @@ select run_id, workflow_id, version, state, event_id, event_type, trigger_id, qu
        accepted_at, created_at, started_at, visible_at, ended_at,
        exists (select from automation.run_mail m where m.run_id = r.run_id and m.kind = 'cancel')
            as cancel_requested,
-       input, result, error_code, error
+       input, result, error_code, error, deadline_at
   from automation.runs r
  where run_id = %(run_id)s and project_id = %(project_id)s;
 
