@@ -44,14 +44,19 @@ HOUR_SECONDS = 3600.0
 
 async def _gateway(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measures: Measures) -> None:
     window = settings.dedup_window_hours * HOUR_SECONDS
-    async with open_pool(settings.postgres_dsn, "gateway") as pool, _hints(settings) as (notifier, hints):
+    dsn = settings.postgres_dsn
+    async with (
+        open_pool(dsn, "gateway", patience=2.0) as pool,
+        open_pool(dsn, "gateway-doors", size=3) as quick,  # lists and logs do not stand in front of the doors
+        _hints(settings) as (notifier, hints),
+    ):
         door = PostgresDoor(settings.postgres_dsn, _topics(settings).events, notifier, hints.granted)
         await door.open()
         app = build_app(
             door,
-            PostgresCatalog(pool),
-            PostgresRunQueries(pool),
-            PostgresTokens(pool),
+            PostgresCatalog(quick),
+            PostgresRunQueries(pool, quick),
+            PostgresTokens(quick),
             settings.master_key_bytes(),
             Limits(dedup_window=window),
             measures,
@@ -92,10 +97,10 @@ async def _ingest(settings: Settings, stop: asyncio.Event, on_ready: OnReady, me
         await log.aclose()
 
 
-async def _scheduler(settings: Settings, stop: asyncio.Event, on_ready: OnReady, _measures: Measures) -> None:
-    schedule = PostgresSchedule(settings.postgres_dsn)
+async def _scheduler(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measures: Measures) -> None:
+    schedule = PostgresSchedule(settings.postgres_dsn, measures, outbox_days=settings.outbox_retention_days)
     async with _hints(settings) as (_, hints):
-        scheduler = Scheduler(schedule, hints)
+        scheduler = Scheduler(schedule, hints, measures)
         listening = asyncio.create_task(listen(settings.postgres_dsn, {Channel.PENDING: scheduler.wake}, stop))
         on_ready("scheduler", {})
         await scheduler.run(stop)
@@ -103,7 +108,7 @@ async def _scheduler(settings: Settings, stop: asyncio.Event, on_ready: OnReady,
         await schedule.aclose()
 
 
-async def _executor(settings: Settings, stop: asyncio.Event, on_ready: OnReady, _measures: Measures) -> None:
+async def _executor(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measures: Measures) -> None:
     topics = _topics(settings)
     journal = PostgresJournal(settings.postgres_dsn, settings.owner, settings.lease_seconds)
     notifier = Notifier(settings.postgres_dsn)
@@ -123,7 +128,8 @@ async def _executor(settings: Settings, stop: asyncio.Event, on_ready: OnReady, 
                 kinds[definition_id] = (await catalog.definition(definition_id)).kind
             return kinds[definition_id]
 
-        executor = Executor(journal, kind_of, topics.run_events, settings.executor_slots, settings.lease_seconds, tell)
+        slots, lease = settings.executor_slots, settings.lease_seconds
+        executor = Executor(journal, kind_of, topics.run_events, slots, lease, tell, measures)
 
         async def take_commands(records: Sequence[Record]) -> None:
             told = decode_commands([record.value for record in records])
@@ -131,11 +137,12 @@ async def _executor(settings: Settings, stop: asyncio.Event, on_ready: OnReady, 
 
         wakes = {Channel.GRANTED: executor.look_for_granted, Channel.MAIL: executor.look_for_mail}
         reading = _consumer(settings, topics.commands, f"{settings.topic_prefix}.executors")
-        async with open_bodies(settings, catalog, executor.listener) as bodies:
+        hear = _when_assigned(on_ready, "executor")
+        async with open_bodies(settings, catalog, executor.listener, measures) as bodies:
             executor.attach(bodies)
             beside = [
                 asyncio.create_task(listen(settings.postgres_dsn, wakes, stop)),
-                asyncio.create_task(consume(reading, take_commands, None, stop, _when_assigned(on_ready, "executor"))),
+                asyncio.create_task(consume(reading, take_commands, None, stop, hear, measures)),
             ]
             await executor.run(stop)
             await asyncio.gather(*beside)

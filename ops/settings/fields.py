@@ -142,6 +142,13 @@ class Settings(BaseSettings):
         description="how long an idempotency key is remembered (gateway, ingest)",
         examples=["hours above 0, at most 8760"],
     )
+    outbox_retention_days: int = Field(
+        default=7,
+        ge=1,
+        le=365,
+        description="how long days of the outbox that are wholly sent are kept (scheduler)",
+        examples=["a whole number of days from 1 to 365"],
+    )
     python: str = Field(
         default=sys.executable,
         min_length=1,

@@ -24,7 +24,6 @@ from schemas.ids import event_millis
 _log = structlog.get_logger("partitions")
 MONTHS_AHEAD: Final = 3
 DAYS_AHEAD: Final = 21
-KEEP_DAYS: Final = 7
 _MOST_DROPS: Final = 5
 _TRIES: Final = 10
 _NO_PARTITION: Final = "23514"
@@ -101,7 +100,7 @@ async def drop_sent_days(conn: AsyncConnection[TupleRow], keep_days: int) -> int
 
 
 async def _is_unsent(conn: AsyncConnection[TupleRow], day: str) -> bool:
-    row = await (await _on_day(conn, "has_unsent", day)).fetchone()
+    row = await (await _on_day(conn, "holds_unsent", day)).fetchone()
     return row is None or bool(row[0])
 
 

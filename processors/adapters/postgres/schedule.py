@@ -12,6 +12,7 @@ from psycopg.rows import TupleRow
 from processors.adapters.postgres.batches import ConnectionLostError, Statement, commit
 from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.grants import grant_overdue, grant_ready, granted, lock_queues
+from processors.adapters.postgres.partitions import keep_partitions
 from processors.adapters.postgres.statements import statements
 from processors.ports.measures import Measures
 from processors.ports.runs import Grant
@@ -21,15 +22,17 @@ from schemas.errors import Unavailable
 _log = structlog.get_logger("schedule")
 MOST = 1000
 MOST_SWEEPS = 20
-AHEAD = 3
 # After a start of Postgres or of this connection executors are still on their way back: nothing is known of them.
 GRACE_SECONDS = 3.0
 _SWEEPS = ("sweep_keys", "sweep_inbox", "sweep_lanes", "sweep_sessions", "sweep_mail")
 
 
 class PostgresSchedule:
-    def __init__(self, dsn: str, measures: Measures | None = None) -> None:
+    """`outbox_days` is how long what was sent is kept."""
+
+    def __init__(self, dsn: str, measures: Measures | None = None, *, outbox_days: int = 7) -> None:
         self._dsn = dsn
+        self._outbox_days = outbox_days
         self._measures = measures or Measures()
         self._conn: AsyncConnection[TupleRow] | None = None
         self._connected_at = 0.0
@@ -80,7 +83,8 @@ class PostgresSchedule:
             for _ in range(MOST_SWEEPS):
                 if await self._sweep(name) < MOST:
                     break
-        await self._ask("ensure_partitions", {"ahead": AHEAD})
+        self._measures.set("oldest_snapshot_age_seconds", (await self._ask("oldest_snapshot"))[0][0])
+        await keep_partitions(self._dsn, self._outbox_days, self._measures)
 
     async def _sweep(self, name: str) -> int:
         """One bounded delete; answers how many rows went."""

@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from processors.adapters.postgres.partitions import DAYS_AHEAD, keep_partitions
+from processors.adapters.postgres.schedule import PostgresSchedule
 from processors.ports.door import Outcome
 from processors.ports.journal import Batch
 from processors.ports.measures import Measures
@@ -15,6 +16,7 @@ from schemas.errors import Broken
 from tests.integration.faults.arrivals import harvest_of, webhook
 from tests.integration.faults.others import transaction
 from tests.integration.log.lab import EVENTS, Lab, end_of, entry_of, manual_acceptance, open_lab
+from tests.support.waiting import until
 
 PARENTS = ("outbox", "runs_ended", "step_attempts")
 
@@ -220,6 +222,41 @@ async def test_e05_a_shard_that_lags_keeps_its_rows(lab: Lab) -> None:
     )
     await keep_partitions(lab.dsn, 7, Measures())
     assert day in await partitions(lab, "outbox")
+
+
+async def test_e05_a_day_that_ingest_has_not_taken_yet_stays(lab: Lab) -> None:
+    """The relay may have to go back to a checkpoint that ingest has not passed."""
+    first, second = await old_day(lab, 10), await old_day(lab, 9)
+    await send_everything(lab)
+    await lab.rows(
+        "insert into automation.relay_checkpoints (shard, cursor_xid, cursor_id, topic, partition, seq)"
+        " select 0, xid, id, 't', 0, 1 from automation.outbox where tableoid = %s::regclass"
+        " order by xid desc, id desc limit 1",
+        first,
+    )
+    await keep_partitions(lab.dsn, 7, Measures())
+    assert first not in await partitions(lab, "outbox")
+    assert second in await partitions(lab, "outbox")
+
+
+async def test_the_scheduler_s_upkeep_looks_after_partitions_and_old_snapshots(lab: Lab) -> None:
+    measures = Measures()
+    day = await old_day(lab, 4)
+    await send_everything(lab)
+    schedule = PostgresSchedule(lab.dsn, measures, outbox_days=3)
+    reading = ("set transaction isolation level repeatable read", "select count(*) from automation.queues")
+    async with transaction(lab, *reading):
+        await until(lambda: _sweeps_past(schedule, measures), "an age of the oldest snapshot")
+    await schedule.sweep()
+    assert measures.value("oldest_snapshot_age_seconds") < 60
+    assert day not in await partitions(lab, "outbox")
+    assert measures.value("partitions_ahead_days", "outbox") >= DAYS_AHEAD
+    await schedule.aclose()
+
+
+async def _sweeps_past(schedule: PostgresSchedule, measures: Measures) -> bool:
+    await schedule.sweep()
+    return measures.value("oldest_snapshot_age_seconds") > 0.2
 
 
 async def test_e05_dropping_is_bounded_and_goes_on_at_the_next_upkeep(lab: Lab) -> None:

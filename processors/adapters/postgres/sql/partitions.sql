@@ -31,14 +31,18 @@ select c.relname::text, i.inhrelid is not null, coalesce(i.inhdetachpending, fal
  order by coalesce(i.inhdetachpending, false) desc, c.relname
  limit %(most)s;
 
--- name: has_unsent
--- Whether a day holds a row that its shard's relay has not sent. Reads one row a shard, by the key.
+-- name: holds_unsent
+-- Whether a day holds a row that its shard's relay has not sent, or may have to send again: ingest has not passed the
+-- oldest checkpoint that is kept. Reads one row a shard and position, by the key.
 select exists (
     select
-      from automation.relay_shards s
+      from (select shard, cursor_xid, cursor_id from automation.relay_shards
+            union all
+           (select distinct on (shard) shard, cursor_xid, cursor_id from automation.relay_checkpoints
+             order by shard, cursor_xid, cursor_id)) sent
      cross join lateral (
            select from automation.{day} o
-            where o.shard = s.shard and (o.xid, o.id) > (s.cursor_xid, s.cursor_id)
+            where o.shard = sent.shard and (o.xid, o.id) > (sent.cursor_xid, sent.cursor_id)
             limit 1
            ) unsent
 );

@@ -166,9 +166,15 @@ delete from automation.sessions s
  where not s.alive and s.lease_until < clock_timestamp() - interval '1 day'
    and not exists (select 1 from automation.live_runs r where r.session_id = s.session_id);
 
--- name: ensure_partitions
--- Months and days ahead.
-select automation.ensure_partitions(%(ahead)s);
+-- name: oldest_snapshot
+-- How long ago the oldest open transaction began that keeps dead rows from being cleaned up, in seconds. Those of other
+-- roles are seen by a role that has pg_read_all_stats.
+select coalesce(extract(epoch from clock_timestamp() - min(t.since)), 0)::double precision
+  from (select xact_start as since from pg_stat_activity
+         where datid = (select oid from pg_database where datname = current_database()) and pid <> pg_backend_pid()
+           and (backend_xmin is not null or backend_xid is not null)
+         union all
+        select prepared from pg_prepared_xacts where database = current_database()) t;
 
 -- name: sweep_mail
 -- Bounded upkeep: mail of runs that have ended.
