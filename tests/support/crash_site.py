@@ -112,6 +112,10 @@ class Site:
     async def ready(self, name: str) -> None:
         await self._starts[name]
 
+    async def all_ready(self) -> None:
+        for starting in list(self._starts.values()):
+            await starting
+
     async def stop(self, name: str) -> None:
         await self.stack.processes[name].stop()
         if name in self._starts:

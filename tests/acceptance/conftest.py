@@ -1,6 +1,7 @@
-"""One stack for the whole folder; each test makes its own keys."""
+"""One running stack for the tests that watch it or kill parts of it; each test makes its own keys."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -37,3 +38,4 @@ async def site() -> AsyncIterator[Site]:
         await site.publish()
         yield site
         await site.aclose()
+    shutil.rmtree(folder)
