@@ -12,10 +12,12 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from processors.adapters.kafka import driver_logs
 from schemas.errors import Refused, Unavailable
 from topology.topics import TopicSpec
 
 _driver_log = logging.getLogger("a44.kafka.admin")
+driver_logs.limit("a44.kafka.admin")
 
 _SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.05

@@ -17,6 +17,7 @@ import confluent_kafka
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from processors.adapters.kafka import driver_logs
 from processors.ports.streams import Delivery, Outgoing
 from schemas.errors import Broken, Refused, Unavailable
 
@@ -24,6 +25,7 @@ _log = structlog.get_logger("kafka.producer")
 _driver_log = logging.getLogger("a44.kafka.producer")
 # librdkafka calls the setting experimental at each start; it is tested here.
 _driver_log.addFilter(lambda record: "enable.gapless.guarantee is experimental" not in record.getMessage())
+driver_logs.limit("a44.kafka.producer")
 
 _POLL_SECONDS: Final = 0.2
 _FULL_SECONDS: Final = 0.01

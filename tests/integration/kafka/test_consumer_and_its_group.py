@@ -5,10 +5,11 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from processors.adapters.kafka import consumer_thread
+from processors.adapters.kafka.consumer_thread import ConsumerThread
 from processors.adapters.kafka.faust_worker import FaustWorker
 from processors.adapters.kafka.producer import KafkaProducer
 from processors.ports.streams import ConsumerState, Phase, Record
@@ -101,14 +102,15 @@ async def test_d10_a_process_that_is_killed_with_a_poll_in_its_hands_has_committ
 async def test_d10_a_client_that_would_commit_by_itself_is_refused_at_the_start(
     place: Place, reading: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = consumer_thread.driver.AIOKafkaConsumerThread._create_worker_consumer
+    driver = ConsumerThread.__mro__[1]
+    made = driver._create_worker_consumer
 
-    def careless(thread: object, transport: object) -> object:
+    def careless(thread: Any, transport: Any) -> Any:
         client = made(thread, transport)
         client._enable_auto_commit = True
         return client
 
-    monkeypatch.setattr(consumer_thread.driver.AIOKafkaConsumerThread, "_create_worker_consumer", careless)
+    monkeypatch.setattr(driver, "_create_worker_consumer", careless)
     with pytest.raises(Broken, match="commit by itself"):
         async with reading.at(place) as task:
             await asyncio.wait([task], timeout=30)
@@ -185,7 +187,7 @@ async def test_a_stop_is_quick_while_a_fetch_waits_to_be_tried_again(
 ) -> None:
     """Aiokafka takes the end of such a fetch for its own, and tells nobody that it has stopped."""
 
-    def wait_to_try_again(inner: object) -> None:
+    def wait_to_try_again(inner: Any) -> None:
         inner._fetcher._pending_tasks.add(asyncio.ensure_future(asyncio.sleep(3600)))
 
     loop = asyncio.get_running_loop()
