@@ -20,7 +20,7 @@ from processors.ports.streams import Record
 from processors.runtime.current_catalog import CurrentCatalog
 from processors.runtime.matching import match
 from schemas.envelope import Envelope, body_hash, decode_batch
-from schemas.errors import Refused
+from schemas.errors import AutomationError, Refused, Unavailable
 from schemas.ids import MAX_MILLIS, dead_letter_id, event_millis
 
 SEQ_HEADER = "a44-seq"
@@ -58,10 +58,24 @@ class Ingest:
                     self._take(harvest, record, envelope, accepted, found)
             _fold_repeated_runs(harvest)
             crash_points.reach("after_poll_before_commit")
-            grants = await self._log.commit(harvest)
+            try:
+                grants = await self._log.commit(harvest)
+            except AutomationError as exc:
+                raise self._held_up(harvest, exc) from exc
             crash_points.reach("after_commit_before_ack")
             self._count(harvest)
             self._hints.granted(grants)
+
+    def _held_up(self, harvest: Harvest, failure: AutomationError) -> AutomationError:
+        """Nothing passes a dead letter that cannot be written, whatever the reason: its records wait, and somebody is
+        told.
+        """
+        if not harvest.dead:
+            return failure
+        self.measures.count("dead_letter_write_failures_total", len(harvest.dead))
+        partitions = sorted({dead.partition for dead in harvest.dead})
+        _log.error("dead_letters_not_written", topic=harvest.topic, partitions=partitions, reason=str(failure))
+        return Unavailable("E_UNAVAILABLE", f"dead letters of {harvest.topic} cannot be written: {failure}")
 
     async def _follow(self, polled: Sequence[Record], harvest: Harvest) -> list[tuple[Record, int | None]]:
         """The records to be decided, with the relay's numbers, and how far they lead.

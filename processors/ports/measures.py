@@ -36,6 +36,9 @@ MEASURES: Mapping[str, Measure] = {
     ),
     "session_lost_total": Measure(Kind.COUNTER, "sessions that this executor lost or gave up"),
     "late_attempts_total": Measure(Kind.COUNTER, "results that came after their run had got another owner"),
+    "dead_letter_write_failures_total": Measure(
+        Kind.COUNTER, "dead letters of ingest that could not be written; their partitions wait"
+    ),
     "consumer_restarts_total": Measure(
         Kind.COUNTER, "lives of a consumer that were ended because it lost its broker or stood still", ("topic",)
     ),
@@ -76,7 +79,7 @@ MEASURES: Mapping[str, Measure] = {
     "host_deaths_total": Measure(Kind.COUNTER, "step hosts that ended unasked, or were ended, by why", ("cause",)),
     "host_memory_kills_total": Measure(Kind.COUNTER, "step hosts that were ended because they held too much memory"),
     "wakeups_total": Measure(
-        Kind.COUNTER, "looks that found something to do, by what woke them: a notification or the poll", ("by",)
+        Kind.COUNTER, "wake-ups by notification, and looks of the poll that found what nobody had told of", ("by",)
     ),
 }
 
