@@ -128,6 +128,17 @@ class ReviewBoard:
         assert row is not None
         return int(row[0])
 
+    def opened_at(self, run_id: str) -> str:
+        """When the event of a run was applied, as the inbox noted it; ISO 8601 in UTC."""
+        row = self._conn.execute(
+            "select to_char(i.handled_at::timestamptz at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"
+            " from automation_inbox i where i.consumer = 'review-board' and i.event_id like %s",
+            (f"%{run_id.removeprefix('run_')}%",),
+        ).fetchone()
+        self._conn.rollback()
+        assert row is not None
+        return str(row[0])
+
     def _open_review(self, event: RunEvent) -> None:
         self._conn.execute("insert into reviews values (%s, %s)", (event.event_id, event.run_id))
 
