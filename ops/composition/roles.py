@@ -61,7 +61,7 @@ async def _gateway(settings: Settings, stop: asyncio.Event, on_ready: OnReady, m
             Limits(dedup_window=window),
             measures,
         )
-        listening = asyncio.create_task(listen(settings.postgres_dsn, {Channel.ENDED: app[ENDS].hurry}, stop))
+        listening = asyncio.create_task(listen(settings.postgres_dsn, {Channel.ENDED: app[ENDS].hurry}, stop, measures))
         site = await serve(app, settings.gateway_host, settings.gateway_port)
         on_ready("gateway", {"url": site.url})
         await stop.wait()
@@ -73,7 +73,7 @@ async def _gateway(settings: Settings, stop: asyncio.Event, on_ready: OnReady, m
 async def _relay(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measures: Measures) -> None:
     admin = KafkaAdmin(settings.kafka_bootstrap, f"{settings.owner}-relay-admin")
     specs = topic_specs(settings)
-    async with open_relay_store(settings.postgres_dsn) as store:
+    async with open_relay_store(settings.postgres_dsn, measures=measures) as store:
         # Nothing is under way any more when another relay may begin: see run_relay.
         producer = KafkaProducer(
             settings.kafka_bootstrap, f"{settings.owner}-relay", message_timeout=store.lease * 2 / 3
@@ -101,7 +101,9 @@ async def _scheduler(settings: Settings, stop: asyncio.Event, on_ready: OnReady,
     schedule = PostgresSchedule(settings.postgres_dsn, measures, outbox_days=settings.outbox_retention_days)
     async with _hints(settings) as (_, hints):
         scheduler = Scheduler(schedule, hints, measures)
-        listening = asyncio.create_task(listen(settings.postgres_dsn, {Channel.PENDING: scheduler.wake}, stop))
+        listening = asyncio.create_task(
+            listen(settings.postgres_dsn, {Channel.PENDING: scheduler.wake}, stop, measures)
+        )
         on_ready("scheduler", {})
         await scheduler.run(stop)
         await listening
@@ -141,7 +143,7 @@ async def _executor(settings: Settings, stop: asyncio.Event, on_ready: OnReady, 
         async with open_bodies(settings, catalog, executor.listener, measures) as bodies:
             executor.attach(bodies)
             beside = [
-                asyncio.create_task(listen(settings.postgres_dsn, wakes, stop)),
+                asyncio.create_task(listen(settings.postgres_dsn, wakes, stop, measures)),
                 asyncio.create_task(consume(reading, take_commands, None, stop, hear, measures)),
             ]
             await executor.run(stop)

@@ -72,7 +72,7 @@ class Executor:
         self._inbox: list[tuple[str, int, commands.Command]] = []
         self._hinted: list[str] = []
         self._wake = asyncio.Event()
-        self._look, self._mail_due, self._draining = False, False, False
+        self._look, self._is_polling, self._mail_due, self._draining = False, False, False, False
         self._has_session, self._has_lapsed = False, False
         self._roll = random.Random().random  # noqa: S311  jitter keeps no secret, and a system call a decision is dear
         self._effects = EffectRunner(journal.now, run_events_topic, self.post, self.go_until)
@@ -167,6 +167,7 @@ class Executor:
         while True:
             await asyncio.sleep(self._poll_seconds)
             polls += 1
+            self._is_polling = not self._look
             self.look_for_granted()
             if polls % MAIL_POLLS == 0 and self._runs:
                 self.look_for_mail()
@@ -220,6 +221,7 @@ class Executor:
         if batch.entries:
             crash_points.reach("after_step_before_append")
         claims = await self._commit(batch)
+        self._count_poll(batch, claims)
         self._settle(batch)
         self._act(waiting)
         if claims:
@@ -227,6 +229,13 @@ class Executor:
             await self._take(claims)
         if (batch.look_for_granted and len(claims) >= batch.room > 0) or 0 in batch.crashes.values():
             self.look_for_granted()
+
+    def _count_poll(self, batch: Batch, claims: Sequence[Claim]) -> None:
+        """Runs that nobody had told of, found by looking: wake-ups and commands are lost, or late."""
+        if batch.look_for_granted:
+            by_poll, self._is_polling = self._is_polling, False
+            if by_poll and claims and not (batch.hinted or batch.ends or batch.rests):
+                self.measures.count("wakeups_total", 1, "poll")
 
     def _settle(self, batch: Batch) -> None:
         """What the commit changed here."""

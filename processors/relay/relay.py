@@ -57,19 +57,24 @@ async def run_relay(
     `owner` names this process and no other. Topics of `specs` are made when a row needs one that is missing.
     A batch is handed to `producer` in the first third of a lease only: it is to answer within another third.
     """
-    relay = _Relay(store, producer, TopicsInUse(admin, specs), owner, shard, measures or Measures())
-    failures = 0
+    told = measures or Measures()
+    relay = _Relay(store, producer, TopicsInUse(admin, specs), owner, shard, told)
+    failures, has_polled = 0, False
     while not stop.is_set():
         try:
             pause, wakes = await relay.round()
             failures = 0
+            if has_polled and pause == 0:  # rows that nobody had told of
+                told.count("wakeups_total", 1, "poll")
         except Unavailable as exc:
             relay.lose_sight()
             failures += 1
             pause, wakes = min(0.05 * 2 ** min(failures, 6), POLL_SECONDS), False
             _log.warning("relay_waits", seconds=pause, reason=exc.message)
+        has_polled = False
         if pause > 0:
-            await _wait(pause, stop, store if wakes else None)
+            is_woken = await _wait(pause, stop, store if wakes else None)
+            has_polled = wakes and pause == POLL_SECONDS and not is_woken
     await relay.release()
 
 
@@ -241,14 +246,15 @@ class _Relay:
         return Outgoing(row.topic, key, row.value, own, place[1])
 
 
-async def _wait(seconds: float, stop: asyncio.Event, store: RelayStore | None) -> None:
-    """Until the time is over, `stop` is set or the store wakes."""
+async def _wait(seconds: float, stop: asyncio.Event, store: RelayStore | None) -> bool:
+    """Until the time is over, `stop` is set or the store wakes; says whether anything came before the time was over."""
     ways: list[Coroutine[Any, Any, Any]] = [stop.wait()]
     if store is not None:
         ways.append(store.wait_for_wake())
     tasks = [asyncio.create_task(way) for way in ways]
     try:
-        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        return bool(done)
     finally:
         for task in tasks:
             task.cancel()

@@ -20,6 +20,7 @@ from processors.adapters.postgres.columns import columns
 from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.statements import statements
 from processors.adapters.postgres.wakeups import Channel, listen
+from processors.ports.measures import Measures
 from processors.ports.relay import Cursor, Hold, OutboxRow, Outlook, Progress, Topic
 from schemas.errors import Refused, Unavailable
 
@@ -171,11 +172,13 @@ class PostgresRelayStore:
 
 
 @asynccontextmanager
-async def open_relay_store(dsn: str, *, shard: int = 0, lease: float = 6.0) -> AsyncIterator[PostgresRelayStore]:
+async def open_relay_store(
+    dsn: str, *, shard: int = 0, lease: float = 6.0, measures: Measures | None = None
+) -> AsyncIterator[PostgresRelayStore]:
     """A store with its listener running. Connects when first asked; `lease` is in seconds."""
     store = PostgresRelayStore(dsn, shard, lease)
     stop = asyncio.Event()
-    listener = asyncio.create_task(listen(store.dsn, {Channel.OUTBOX: store.wake}, stop))
+    listener = asyncio.create_task(listen(store.dsn, {Channel.OUTBOX: store.wake}, stop, measures))
     try:
         yield store
     finally:

@@ -13,6 +13,7 @@ from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.wakeups import Channel, Notifier, listen
 from processors.ports.measures import Measures
 from schemas.errors import Unavailable
+from tests.integration.executor.works import Works
 from tests.integration.log.lab import Lab
 from tests.support.waiting import until
 from tests.support.wires import Wire, wire_to
@@ -108,3 +109,16 @@ async def test_e13_silence_alone_breaks_nothing(lab: Lab, wire: Wire) -> None:
 async def test_stopping_waits_for_no_server_that_is_silent(lab: Lab, wire: Wire) -> None:
     async with listening(wire.dsn):
         wire.freeze()
+
+
+async def test_e13_runs_that_nobody_told_of_are_counted_as_found_by_the_poll(lab: Lab) -> None:
+    works, measures = Works(lab), Measures()
+    await lab.queue()
+    await works.executor(lease=3.0, measures=measures)  # which looks twice a second
+    await works.make(lab.run())  # with a command
+    await works.ended(1)
+    assert measures.value("wakeups_total", "poll") == 0
+    await lab.make([lab.run()])
+    await works.ended(2)
+    assert measures.value("wakeups_total", "poll") == 1
+    await works.aclose()
