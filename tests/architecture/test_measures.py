@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from processors.ports.measures import MEASURES
-from tests.support.sources import PRODUCT, ROOT, modules, name_of, parsed
+from tests.support.sources import PRODUCT, ROOT, modules, name_of, parsed, texts
 
 # Arguments of each method before the labels.
 BEFORE_LABELS = {"count": 2, "set": 2, "forget": 1, "value": 1}
@@ -60,6 +60,14 @@ def test_every_use_names_a_measure_with_its_labels() -> None:
         if name not in MEASURES or labels not in (None, len(MEASURES[name].labels))
     ]
     assert not wrong
+
+
+def test_every_measure_is_taken_somewhere() -> None:
+    """By its name in the call, or in a table beside it."""
+    told = {
+        text for path in modules(*PRODUCT) if path.name != "measures.py" for _, text in texts(path) if text in MEASURES
+    }
+    assert set(MEASURES) - told == set()
 
 
 def test_names_say_their_kind() -> None:
