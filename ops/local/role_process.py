@@ -17,7 +17,7 @@ from typing import Any
 
 from ops.embedded.process import Kept, Plan
 
-READY_SECONDS = 60.0
+READY_SECONDS = 120.0  # an interpreter on a busy machine needs half a minute
 STOP_SECONDS = 12.0
 LOOK_SECONDS = 0.03
 PASSED_ON = ("HOME", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "SSL_CERT_FILE")
