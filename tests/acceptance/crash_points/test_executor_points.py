@@ -5,7 +5,7 @@ import pytest
 from tests.support.crash_site import Site, attempts
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kafka]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kafka, pytest.mark.timeout(300)]
 
 
 async def falls_with_a_run(site: Site, point: str, key: str) -> str:

@@ -5,7 +5,7 @@ import pytest
 from schemas.errors import Unavailable
 from tests.support.crash_site import Site, attempts
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kafka]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kafka, pytest.mark.timeout(300)]
 
 KEYS_HELD = "select count(*) from automation.idempotency_keys where idempotency_key = %s"
 

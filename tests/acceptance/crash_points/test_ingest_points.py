@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.crash_site import EVENTS, Site, attempts
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kafka]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kafka, pytest.mark.timeout(300)]
 
 INBOX = "select count(*) from automation.inbox where event_id = %s"
 READ = "select sum(next_offset)::bigint from automation.ingest_progress where topic = %s"

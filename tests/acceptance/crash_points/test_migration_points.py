@@ -28,6 +28,7 @@ async def applied(dsn: str) -> list[str]:
 
 
 @pytest.mark.kafka
+@pytest.mark.timeout(300)
 async def test_in_migration_before_commit(database: str) -> None:
     names = [one.name for one in shipped()]
     first = await migrated(database, A44_CRASH_POINT="in_migration_before_commit")

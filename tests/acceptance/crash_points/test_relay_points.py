@@ -5,7 +5,7 @@ import pytest
 from tests.support.crash_site import EVENTS, Site
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kafka]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kafka, pytest.mark.timeout(300)]
 
 CURSOR = "select cursor_xid::text::bigint, cursor_id from automation.relay_shards where shard = 0"
 

@@ -8,7 +8,7 @@ from tests.support.crash_site import Site
 from tests.support.scraping import Samples, sample, scrape
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kafka]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kafka, pytest.mark.timeout(300)]
 
 EVENTS = "a44.events.v1"
 
