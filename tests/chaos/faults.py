@@ -20,7 +20,7 @@ from tests.chaos.plan import Kind, Planned
 from tests.chaos.records import Records
 from tests.support.waiting import until
 
-FLIGHT, FLIGHT_SECONDS = 3, 20.0
+FLIGHT, FLIGHT_SECONDS = 2, 20.0
 RECOVERY_SECONDS = 90.0
 AWAY_SECONDS = 6.0
 OTHER_LEASES_SECONDS = 6.0  # a relay's, and a consumer's in its group

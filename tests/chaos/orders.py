@@ -44,7 +44,7 @@ def draw(seed: int, count: int) -> Iterator[Order]:
     for number in range(count):
         way = rng.choices(ways, list(WAYS.values()))[0]
         workflow = rng.choices(workflows, list(WORKFLOWS.values()))[0]
-        order = Order(f"chaos:{seed}:{number}", workflow, way, f"l{rng.randrange(LANES)}", rng.uniform(0.5, 2.0))
+        order = Order(f"chaos:{seed}:{number}", workflow, way, f"l{rng.randrange(LANES)}", rng.uniform(1.0, 4.0))
         if way == "kafka":
             order.event_id = f"chaos-{seed}-{number}"
         yield order
