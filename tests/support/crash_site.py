@@ -23,7 +23,7 @@ from tests.support.waiting import until
 from topology.publication import collect
 
 EVENTS, RUN_EVENTS = "a44.events.v1", "a44.run-events.v1"
-PATIENCE = 60.0
+PATIENCE = 90.0
 T = TypeVar("T")
 
 FLOWS = """

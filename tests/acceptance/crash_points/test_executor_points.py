@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.crash_site import Site, attempts
+from tests.support.crash_site import PATIENCE, Site, attempts
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -55,7 +55,7 @@ async def test_after_append_before_next(site: Site) -> None:
 
 async def test_after_statements_before_commit_of_an_executor(site: Site) -> None:
     run_id = (await site.run("wf_held", "statements")).document["run_id"]
-    await until(lambda: site.effects("statements") == ["held"], "the step has begun", 60)
+    await until(lambda: site.effects("statements") == ["held"], "the step has begun", PATIENCE)
     site.arm("executor", "after_statements_before_commit")
     site.let_go("statements")
     await site.death("executor")
@@ -71,7 +71,7 @@ async def test_after_release_before_goodbye(site: Site) -> None:
     before = await site.measure("scheduler", "lease_reclaim_total")
     run_id = (await site.run("wf_sleeper", "released")).document["run_id"]
     held_id = (await site.run("wf_held", "given-back")).document["run_id"]
-    await until(lambda: site.effects("given-back") == ["held"], "the step has begun", 60)
+    await until(lambda: site.effects("given-back") == ["held"], "the step has begun", PATIENCE)
     site.arm("executor", "after_release_before_goodbye")
     site.let_go("given-back")
     await site.stop("executor")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.crash_site import EVENTS, Site
+from tests.support.crash_site import EVENTS, PATIENCE, Site
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -28,7 +28,7 @@ async def until_everything_is_sent(site: Site) -> None:
         )
         return waiting == [(0,)]
 
-    await until(sent, "the relay has nothing to send", 60)
+    await until(sent, "the relay has nothing to send", PATIENCE)
 
 
 async def goes_on(site: Site, key: str) -> list[bytes]:

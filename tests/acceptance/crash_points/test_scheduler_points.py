@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.crash_site import Site, attempts
+from tests.support.crash_site import PATIENCE, Site, attempts
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -13,7 +13,7 @@ FENCE = "select fence from automation.live_runs where run_id = %s"
 async def loses_its_executor(site: Site, key: str, point: str) -> str:
     """A run whose executor was killed in its first step, and the scheduler that noticed after it."""
     run_id: str = (await site.run("wf_held", key)).document["run_id"]
-    await until(lambda: site.effects(key) == ["held"], "the step has begun", 60)
+    await until(lambda: site.effects(key) == ["held"], "the step has begun", PATIENCE)
     site.arm("scheduler", point)
     await site.stack.processes["executor"].kill()
     await site.death("scheduler")

@@ -4,7 +4,7 @@ import aiohttp
 import pytest
 
 from ops.settings import ROLES
-from tests.support.crash_site import Site
+from tests.support.crash_site import PATIENCE, Site
 from tests.support.scraping import Samples, sample, scrape
 from tests.support.waiting import until
 
@@ -47,7 +47,7 @@ async def test_an_event_moves_the_counters_of_every_role_on_its_way(site: Site) 
     async def published() -> bool:
         return await moved(site, before, "relay", "relay_published_total") >= 2  # the event, and the run's end
 
-    await until(published, "the end of the run was published", 60)
+    await until(published, "the end of the run was published", PATIENCE)
 
 
 async def test_gauges_tell_of_the_outbox_and_of_lag(site: Site) -> None:
@@ -64,7 +64,7 @@ async def test_gauges_tell_of_the_outbox_and_of_lag(site: Site) -> None:
         ]
         return bool(lags) and set(lags) == {0.0}
 
-    await until(caught_up, "ingest has nothing left to read", 60)
+    await until(caught_up, "ingest has nothing left to read", PATIENCE)
 
 
 async def test_a_timer_and_a_lost_executor_are_counted_by_the_scheduler(site: Site) -> None:
@@ -73,7 +73,7 @@ async def test_a_timer_and_a_lost_executor_are_counted_by_the_scheduler(site: Si
     await site.succeeded(asleep)
     assert await moved(site, before, "scheduler", "timers_woken_total") >= 1
     held = (await site.run("wf_held", "counted-loss")).document["run_id"]
-    await until(lambda: site.effects("counted-loss") == ["held"], "the step has begun", 60)
+    await until(lambda: site.effects("counted-loss") == ["held"], "the step has begun", PATIENCE)
     await site.stack.processes["executor"].kill()
     await site.start("executor")
     site.let_go("counted-loss")
