@@ -155,7 +155,8 @@ class Host:
 
     def note(self, words: str) -> None:
         """For the reason that its runs are given up with."""
-        self._words.append(words)
+        if words not in self._words:
+            self._words.append(words)
 
     def withdraw(self, reason: str, culprit: str | None = None) -> None:
         """`culprit`: the run by whose doing, where that can be told."""
@@ -319,7 +320,9 @@ class Host:
         self._note_empty()
 
     def left_over(self, run_id: str, fence: int, attempt: Attempt) -> None:
-        """It runs here for a run that has left."""
+        """It runs here for a run that has left. Its time counts from the actual start."""
+        begun = self.named.get((run_id, attempt.item), 0.0)
+        attempt.deadline = max(attempt.deadline, begun + attempt.allowed)
         self.owner.leftovers.add_owing(self, run_id, fence, attempt)
 
     def settle_late(self, run_id: str, item: str, attempt: tuple[int, int, str]) -> bool:

@@ -51,7 +51,7 @@ class Watch:
 
     def leftover(self, host: Host, run_id: str, item: str, now: float) -> None:
         """Code of an attempt that is over runs on past its deadline."""
-        if host.stage in {Stage.STARTING, Stage.SERVING}:
+        if host.stage in {Stage.STARTING, Stage.SERVING, Stage.WITHDRAWN}:
             message = f"step {item!r} of {run_id} runs on after its timeout, and a thread cannot be stopped"
             host.withdraw(message, culprit=run_id)
             self._plan_kill(host, now, Cause.TIMEOUT)

@@ -87,9 +87,11 @@ async def test_a_host_that_grows_past_its_limit_is_ended_and_its_run_suspected(
 async def test_neighbours_of_the_only_attempt_that_is_there_are_not_suspected(limited: Scripted, shelf: Shelf) -> None:
     resting = limited.start("run_2", shelf.put(GREEDY), given='"0"', auto=False)
     await limited.until(lambda: "who" in resting.values)
+    await begin(limited, shelf, "run_3", "3", losses=1)  # in a host apart
     await begin(limited, shelf, "run_1", "grows")
-    await limited.until(lambda: resting.lost and limited.stories["run_1"].lost)
-    assert (limited.stories["run_1"].suspected, resting.suspected) == (True, False)
+    elsewhere, greedy = limited.stories["run_3"], limited.stories["run_1"]
+    await limited.until(lambda: resting.lost and greedy.lost and elsewhere.end)
+    assert (greedy.suspected, resting.suspected, elsewhere.lost) == (True, False, None)
 
 
 async def test_where_several_were_at_work_everybody_is_suspected(limited: Scripted, shelf: Shelf) -> None:

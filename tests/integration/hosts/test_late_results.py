@@ -135,6 +135,21 @@ async def test_code_of_a_dropped_run_that_passes_its_timeout_ends_with_its_host(
     assert scripted.lates == []
 
 
+async def test_a_host_that_was_withdrawn_before_waits_no_longer_for_what_it_owes(
+    with_settings: MakeScripted, shelf: Shelf
+) -> None:
+    """A loop that a step blocks within its timeout: the host is to end when it is empty."""
+    scripted = with_settings(quick(silence=1.5))
+    pid = await flying(scripted, shelf, "run_1", "thread", seconds=60, timeout="6s")
+    await flying(scripted, shelf, "run_2", "block", seconds=4, timeout="30s")
+    idle = start(scripted, shelf, "run_3", "quick", auto=False)
+    await scripted.until(lambda: idle.lost)
+    scripted.hosts.drop("run_1", 1)
+    await scripted.until(lambda: scripted.stories["run_2"].lost)
+    await until(lambda: is_gone(pid), "the host is gone")
+    assert scripted.lates == []
+
+
 async def test_a_late_result_that_is_no_json_is_a_failure(scripted: Scripted, shelf: Shelf) -> None:
     shelf.put(r"""
 import json
