@@ -57,15 +57,25 @@ class Notifier:
         try:
             while self._due:
                 due, self._due = self._due, set()
-                if self._conn is None or self._conn.closed:
-                    self._conn = await connect(self._dsn, "notify")
-                async with self._conn.pipeline():
-                    for channel in due:
-                        await self._conn.execute(statements("wakeups")["notify"], {"channel": channel.value})
+                try:
+                    await self._notify(due)
+                except psycopg.OperationalError:  # a connection from before a restart: the next one is told
+                    await self._notify(due)
         except (psycopg.Error, AutomationError) as exc:
             _log.info("notify_lost", reason=str(exc))
         finally:
             self._sending = None
+
+    async def _notify(self, due: set[Channel]) -> None:
+        if self._conn is None or self._conn.closed:
+            self._conn = await connect(self._dsn, "notify")
+        try:
+            async with self._conn.pipeline():
+                for channel in due:
+                    await self._conn.execute(statements("wakeups")["notify"], {"channel": channel.value})
+        except psycopg.OperationalError:
+            await self._conn.close()  # a broken pipeline may leave it looking open
+            raise
 
 
 async def listen(

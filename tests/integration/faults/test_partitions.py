@@ -7,8 +7,10 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 import pytest_asyncio
 
+from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.partitions import DAYS_AHEAD, keep_partitions
 from processors.adapters.postgres.schedule import PostgresSchedule
+from processors.adapters.postgres.statements import statements
 from processors.ports.door import Outcome
 from processors.ports.journal import Batch
 from processors.ports.measures import Measures
@@ -210,6 +212,19 @@ async def test_e05_a_day_with_one_row_that_was_not_sent_stays(lab: Lab) -> None:
     assert sent not in left
     assert unsent in left
     assert await lab.value("select count(*) from automation.outbox") == 1
+
+
+async def test_e05_whether_a_day_is_wholly_sent_is_seen_on_a_few_pages(lab: Lab) -> None:
+    day = await old_day(lab, 9, rows=20_000)
+    await send_everything(lab)
+    text = statements("partitions")["holds_unsent"].replace("{day}", day.partition(".")[2])
+    conn = await connect(lab.dsn, "plans")
+    async with conn:
+        found = await conn.execute(f"explain (analyze, buffers, format json) {text}".encode())
+        row = await found.fetchone()
+    assert row is not None
+    plan = row[0][0]["Plan"]
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 30, plan
 
 
 async def test_e05_a_shard_that_lags_keeps_its_rows(lab: Lab) -> None:
