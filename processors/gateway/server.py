@@ -1,5 +1,6 @@
 """Listening: one site on one address, stopped without leaving a request unanswered for long."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,13 +32,15 @@ class RunningSite:
     host: str
     port: int
     runner: web.AppRunner
+    stopping: asyncio.Event
 
     @property
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
 
     async def stop(self) -> None:
-        """Take no more connections, let running requests end, close."""
+        """Take no more connections, let running requests end, close; their answers say that nothing follows them."""
+        self.stopping.set()
         await self.runner.cleanup()
 
 
@@ -49,6 +52,14 @@ async def serve(app: web.Application, host: str, port: int) -> RunningSite:
         "shutdown_timeout": _GRACE,
         "lingering_time": 2.0,
     }
+    stopping = asyncio.Event()
+
+    async def say_goodbye(_: web.Request, response: web.StreamResponse) -> None:
+        if stopping.is_set():  # or the sender would put its next request on a connection that is being closed
+            response.headers["Connection"] = "close"
+            response.force_close()
+
+    app.on_response_prepare.append(say_goodbye)
     runner = _Runner(app, **options)
     await runner.setup()
     try:
@@ -58,4 +69,4 @@ async def serve(app: web.Application, host: str, port: int) -> RunningSite:
         raise Refused(
             "E_CONFIG", f"the gateway cannot listen on {host}:{port} ({exc.strerror or exc}); choose another port"
         ) from exc
-    return RunningSite(host, int(runner.addresses[0][1]), runner)
+    return RunningSite(host, int(runner.addresses[0][1]), runner, stopping)
