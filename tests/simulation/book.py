@@ -137,7 +137,8 @@ class Book:
         run = live.run.run_id
         hopeless = any(act.is_hopeless for act in _acts(self.script_of(live.run.input)))
         is_expected = state == ("failed" if hopeless else "succeeded")
-        is_cancelled = state == "cancelled" and run in self.cancelled
+        is_late = code == "E_DEADLINE" and live.deadline_at is not None
+        is_cancelled = state == "cancelled" and (run in self.cancelled or is_late)
         is_poison = code == "E_WORKER_CRASH_LOOP" and self._invariants.losses[run] >= TELLING_LOSSES
         if not (is_expected or is_cancelled or is_poison):
             self._invariants.fail(RIGHT_OUTCOME, f"{run} ended as {state} {code}, its script fails: {hopeless}")

@@ -36,6 +36,7 @@ class Faults:
             "broker_away": self._broker_away,
             "broker_lost": self._broker_lost,
             "topic_made_again": self._topic_made_again,
+            "record_lost": self._record_lost,
             "flaky_broker": self._flaky_broker,
             "repeated_delivery": self._repeated_delivery,
             "host_lost": self._host_lost,
@@ -51,7 +52,7 @@ class Faults:
         self._trace.note("calm")
         site = self._site
         site.network.weather.slow = site.network.weather.bumpy = 0.0
-        site.broker.flaky = site.broker.repeating = 0.0
+        site.broker.flaky = site.broker.repeating = site.broker.losing = 0.0
         site.broker.is_up = True
         for node in self._nodes:
             node.resume()
@@ -152,6 +153,12 @@ class Faults:
         self._site.broker.delete(spec.name)
         if self._site.network.chance(0.5):
             self._site.broker.ensure([spec])
+
+    def _record_lost(self, seconds: float) -> None:
+        """Each that is written for a moment, acknowledged and then gone before anybody read it."""
+        self._book.is_lossy = True
+        self._site.broker.losing = 0.5
+        self._later(min(seconds, 1.0), lambda: setattr(self._site.broker, "losing", 0.0))
 
     def _flaky_broker(self, seconds: float) -> None:
         self._site.broker.flaky = 0.3

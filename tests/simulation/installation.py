@@ -19,6 +19,14 @@ queue: q_orders
 steps:
   - { id: pay, uses: sql/execute, timeout: 5s, query: "select 1" }
 """,
+    "reminders.yaml": """\
+name: remind-buyer
+version: 1
+deadline: 4s
+queue: q_orders
+steps:
+  - { id: remind, uses: sql/execute, timeout: 5s, query: "select 1" }
+""",
     "notices.yaml": """\
 name: notify-buyer
 version: 1

@@ -104,7 +104,10 @@ class Invariants(Watcher, Witness):
         if live.owner_lost:
             self.losses[run_id] += 1
         self.owner.pop(run_id, None)
-        self.holding.setdefault(live.queue, {})[run_id] = None
+        is_over = live.deadline_at is not None and live.granted_at is not None and live.deadline_at <= live.granted_at
+        self.holding.setdefault(live.queue, {}).setdefault(run_id, None)
+        if is_over:  # it only ends, and needs no slot for that
+            self._let_go(live)
         lane = self.lanes.get(live.lane, [])
         if live.run.ordered and lane[0] != run_id:
             self.fail(LANE_ORDER, f"{run_id} is granted while {lane[0]} stands before it in lane {live.run.lane}")

@@ -77,7 +77,7 @@ class People:
             run = manual_run(
                 snapshot(),
                 project_id=PROJECT,
-                workflow_id="wf_settle_order",
+                workflow_id="wf_remind_buyer" if sending.number % 2 else "wf_settle_order",
                 version=None,
                 event_id=event_id,
                 idempotency_key=key,

@@ -86,7 +86,8 @@ def _rest(tables: Tables, session: Session, rest: RunRest, now: datetime) -> Non
     for live in _held(tables, session, [rest.run_id]):
         live.state, live.session, live.crashes, live.owner_lost = rest.state, None, 0, False
         live.lost_session = None
-        live.visible_at = now if live.has_mail else rest.visible_at
+        ways = [at for at in (rest.visible_at, live.deadline_at) if at is not None]
+        live.visible_at = now if live.has_mail else min(ways, default=None)
         tables.watcher.rested(live, session.session_id)
 
 

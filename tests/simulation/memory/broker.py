@@ -43,7 +43,10 @@ class Member:
 
 
 class Broker:
-    """`on_append` hears of every record with its topic's name and id. `flaky` is how often a batch fails in part."""
+    """`on_append` hears of every record with its topic's name and id. `flaky` is how often a batch
+    fails in part, `losing` how often a record of the `lossy_topics` is gone once it was acknowledged, `repeating` how
+    often a reader goes back a little.
+    """
 
     def __init__(self, network: Network, on_append: OnAppend) -> None:
         self.network = network
@@ -51,6 +54,8 @@ class Broker:
         self.is_up = True
         self.flaky = 0.0
         self.repeating = 0.0
+        self.losing = 0.0
+        self.lossy_topics: frozenset[str] = frozenset()
         self._on_append = on_append
         self._members: list[Member] = []
         self._offsets: dict[tuple[str, str, int], int] = {}
@@ -95,8 +100,9 @@ class Broker:
         record = Record(
             one.topic, partition, len(log), one.key, one.value, one.headers, int(self.network.loop.now * 1e3)
         )
-        log.append(record)
         self._on_append(one.topic, topic.topic_id, partition, record)
+        is_lost = one.topic in self.lossy_topics and self.network.chance(self.losing)
+        log.append(None if is_lost else record)
         for member in self._members:
             if member.topic == one.topic and partition in member.partitions:
                 member.news.set()
@@ -129,16 +135,6 @@ class Broker:
                 break
             answers.append(self.append(one))
         return answers
-
-    def lose_record(self, topic: str) -> Record | None:
-        """One record that nobody has read, acknowledged before, is gone."""
-        found = self.topics.get(topic)
-        logs = [log for log in found.partitions if log and log[-1] is not None] if found else []
-        if not logs:
-            return None
-        log = logs[self.network.pick(len(logs))]
-        lost, log[-1] = log[-1], None
-        return lost
 
     def fetch(self, topic_id: str, topic: str, offsets: Mapping[int, int], most: int) -> list[Record]:
         found = self.topics.get(topic)

@@ -9,7 +9,7 @@ from processors.ports.runs import Grant
 from processors.ports.schedule import Outlook, Silent
 from schemas.errors import Unavailable
 from tests.simulation.memory.database import Connection, ConnectionLost, Database
-from tests.simulation.memory.scheduling import grant_ready, regranted
+from tests.simulation.memory.scheduling import grant_ready, is_overdue, regranted
 from tests.simulation.memory.tables import LiveRun, Session, Tables
 
 Answer = TypeVar("Answer")
@@ -31,19 +31,24 @@ class MemorySchedule:
             self._connection.close()
 
     async def look(self) -> Outlook:
-        return await self._run(lambda tables, _: self._look(tables))
+        connection = await self._connected()
+        try:
+            return await self._database.read(connection, self._look)
+        except ConnectionLost as exc:
+            raise Unavailable("E_UNAVAILABLE", f"Postgres did not answer: {exc}") from exc
 
     def _look(self, tables: Tables) -> Outlook:
         now = self._database.now()
         dues = [live.visible_at for live in tables.live.values() if live.visible_at is not None]
-        hungry = {live.queue: None for live in tables.live.values() if live.state == "pending" and live.ready}
+        ready = [live for live in tables.live.values() if live.state == "pending" and live.ready]
+        ends = [live.deadline_at for live in ready if live.deadline_at is not None]
         since = max(self._connected_at, self._database.started_at)
         is_settled = time.monotonic() - since > GRACE_SECONDS
         return Outlook(
             timers_due=any(due <= now for due in dues),
             sessions_late=any(one.alive and self._is_late(one) for one in tables.sessions.values()),
-            runs_hungry=any(_has_room(tables, queue) for queue in hungry),
-            next_due=(min(dues) - now).total_seconds() if dues else None,
+            runs_hungry=any(is_overdue(live, now) or _has_room(tables, live.queue) for live in ready),
+            next_due=(min(dues + ends) - now).total_seconds() if dues or ends else None,
             silent=[Silent(one.session_id, one.batch) for one in _silent(tables)] if is_settled else [],
         )
 
@@ -87,10 +92,14 @@ class MemorySchedule:
         return await self._run(lambda tables, _: self._feed(tables))
 
     def _feed(self, tables: Tables) -> list[Grant]:
-        queues = sorted({live.queue for live in tables.live.values() if live.state == "pending" and live.ready})
-        hungry = [queue for queue in queues if _has_room(tables, queue)]
+        now = self._database.now()
+        ready = [live for live in tables.live.values() if live.state == "pending" and live.ready]
+        hungry = sorted({live.queue for live in ready if is_overdue(live, now) or _has_room(tables, live.queue)})
         tables.fold(hungry)
-        return grant_ready(tables, hungry, self._database.now())
+        overdue = [live for live in ready if is_overdue(live, now)]
+        for live in overdue:
+            tables.queues[live.queue].running += 1
+        return [regranted(tables, live, now) for live in overdue] + grant_ready(tables, hungry, now)
 
     async def recount(self) -> None:
         await self._run(lambda tables, _: _recount(tables))
@@ -113,12 +122,16 @@ class MemorySchedule:
             if mail.run_id not in tables.live:
                 del tables.mail[mail_id]
 
+    async def _connected(self) -> Connection:
+        if self._connection is None or not self._connection.is_open:
+            self._connection = await self._database.connect()
+            self._connected_at = time.monotonic()
+        return self._connection
+
     async def _run(self, work: Callable[[Tables, int], Answer]) -> Answer:
+        connection = await self._connected()
         try:
-            if self._connection is None or not self._connection.is_open:
-                self._connection = await self._database.connect()
-                self._connected_at = time.monotonic()
-            return await self._database.run(self._connection, work)
+            return await self._database.run(connection, work)
         except ConnectionLost as exc:
             raise Unavailable("E_UNAVAILABLE", f"the connection to Postgres broke: {exc}") from exc
 

@@ -61,6 +61,11 @@ def grant_ready(tables: Tables, queues: Sequence[QueueId], now: datetime) -> lis
     return grants
 
 
+def is_overdue(live: LiveRun, now: datetime) -> bool:
+    """It needs no slot: all that it does is end."""
+    return live.deadline_at is not None and live.deadline_at <= now
+
+
 def regranted(tables: Tables, live: LiveRun, now: datetime) -> Grant:
     live.state, live.session, live.fence, live.granted_at = "granted", None, live.fence + 1, now
     tables.watcher.granted(live)
@@ -119,4 +124,5 @@ def claim_of(tables: Tables, live: LiveRun) -> Claim:
         input=run.input,
         owner_lost=live.owner_lost,
         has_mail=live.has_mail,
+        deadline_at=live.deadline_at,
     )
