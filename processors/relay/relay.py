@@ -32,7 +32,7 @@ POLL_SECONDS: Final = 2.0
 SEQ_HEADER: Final = "a44-seq"
 SHARD_HEADER: Final = "a44-shard"
 _SHORT_SECONDS: Final = 0.005
-_UNREAD_SECONDS: Final = 0.05
+_UNREAD_SECONDS: Final = 0.2
 _GAUGES: Final = dict(
     zip(Outlook._fields, ("outbox_horizon_age_seconds", "outbox_lag_rows", "outbox_oldest_unsent_seconds"), strict=True)
 )
@@ -120,7 +120,7 @@ class _Relay:
 
     def lose_sight(self) -> None:
         """It is not known what was kept or delivered: take the shard and read everything again."""
-        self._lose()
+        self._epoch = None
         self._topics.forget()
 
     async def release(self) -> None:
@@ -130,12 +130,12 @@ class _Relay:
             await self._store.release(self._epoch)
         except Unavailable as exc:
             _log.info("relay_lease_left", reason=exc.message)
-        self._lose()
+        self._stand_by()
 
-    def _lose(self) -> None:
+    def _stand_by(self) -> None:
         self._epoch = None
         for gauge in _GAUGES.values():
-            self._measures.forget(gauge)
+            self._measures.forget(gauge)  # the owner tells them
 
     # -- the lease
 
@@ -148,7 +148,7 @@ class _Relay:
         if hold is None:
             if self._epoch is not None:
                 _log.warning("relay_superseded", owner=self._owner)
-            self._lose()
+            self._stand_by()
             return None
         if hold.epoch != self._epoch:
             await self._begin(hold)
@@ -178,7 +178,7 @@ class _Relay:
         if await self._store.go_back(epoch, lost | self._asked):
             self._topics.use(lost)
             self._measures.count("relay_rewinds_total")
-        self._lose()
+        self._epoch = None
 
     # -- publishing
 
@@ -225,7 +225,7 @@ class _Relay:
         asked_at = time.monotonic()
         if not await self._store.advance(epoch, Progress(cursor, numbers, self._topics.unkept(), dead)):
             _log.warning("relay_superseded", owner=self._owner, reason="while it published; its rows come again")
-            self._lose()
+            self._epoch = None
             return
         self._cursor = cursor
         self._numbers.update(numbers)
