@@ -12,6 +12,7 @@ from ops.embedded.stack import BrokerKind
 from ops.local import LocalOptions, LocalStack
 from tests.acceptance.durable_pipelines.relayops import (
     PIPELINE,
+    QUEUES,
     RelayOps,
     ReviewBoard,
     Tenant,
@@ -31,7 +32,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rel
     kafka: BrokerKind = "apache" if os.environ.get("A44_TEST_BROKER") == "apache" else "embedded"
     async with LocalStack(LocalOptions(project="relayops", kafka=kafka, environment=LEASE)) as stack:
         with closing(Client(stack.url, stack.token)) as client, closing(ReviewBoard(stack.project_dsn)) as board:
-            client.publish({"document.py": PIPELINE.format(ledger=str(ledger))})
+            client.publish({"document.py": PIPELINE.format(ledger=str(ledger)), "queues.yaml": QUEUES})
             yield RelayOps(stack, Tenant("relayops", client), board, ledger)
 
 

@@ -55,7 +55,14 @@ async def document(ctx, input):
     )
     await step.run("validate", timeout="20s", fn=lambda: note("validate", input))
     return {{"document_id": input["document_id"], **fields}}
+
+
+@workflow("patient-document", version=1, queue="q_patient")
+async def patient_document(ctx, input):
+    return await document(ctx, input)
 """
+# A run that loses its executor again and again is not given up here.
+QUEUES = "queues: [{ id: q_patient, maxAttempts: 100 }]\n"
 
 
 def operation_key(tenant: str, document: str, version: int) -> str:

@@ -126,6 +126,7 @@ select (select count(*) from automation.live_runs where run_id = one.id),
 LIVE, ENDED = (1, 0, 0, 0), (0, 1, 1, 1)
 
 
+@pytest.mark.timeout(900)
 async def test_an_executor_killed_between_statements_and_commit_has_done_all_of_a_batch_or_nothing(
     relayops: RelayOps,
 ) -> None:
@@ -142,10 +143,11 @@ async def test_an_executor_killed_between_statements_and_commit_has_done_all_of_
         return not executor.is_running or await stands() == [ENDED]
 
     await executor.stop()
-    run_id = await relayops.tenant.run(document, total=5)
+    run_id = await relayops.tenant.run(document, "wf_patient_document", total=5)
     while await stands() == [LIVE]:
         with suppress(Unavailable):  # it may die before it is ready
-            await executor.start({"A44_CRASH_POINT": f"after_statements_before_commit:{deaths + 1}"})
+            point = f"after_statements_before_commit:{deaths + 1}"
+            await executor.start({"A44_CRASH_POINT": point, "A44_LEASE_SECONDS": "30"})  # few commits of an idle one
         await until(told, f"the executor dies at commit {deaths + 1}, or the run ends", PATIENCE)
         assert await stands() in ([LIVE], [ENDED]), f"at commit {deaths + 1}"
         deaths += await stands() == [LIVE]

@@ -13,7 +13,7 @@ from ops.client import Client
 from processors.adapters.postgres.connections import open_pool
 from processors.adapters.postgres.tokens import PostgresTokens
 from schemas.errors import Refused
-from tests.acceptance.durable_pipelines.relayops import PATIENCE, PIPELINE, RelayOps, Tenant, operation_key
+from tests.acceptance.durable_pipelines.relayops import PATIENCE, PIPELINE, QUEUES, RelayOps, Tenant, operation_key
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
@@ -27,7 +27,7 @@ async def tenant_b(relayops: RelayOps) -> AsyncIterator[Tenant]:
         scopes = ("automation:read", "automation:write")
         token = await PostgresTokens(pool).create_token("tenant-b", "tests", scopes)
     with closing(Client(relayops.stack.url, token)) as client:
-        client.publish({"document.py": PIPELINE.format(ledger=str(relayops.ledger))})
+        client.publish({"document.py": PIPELINE.format(ledger=str(relayops.ledger)), "queues.yaml": QUEUES})
         yield Tenant("tenant-b", client)
 
 
