@@ -10,17 +10,15 @@ import asyncio
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any, Final
 
-import msgspec
 import structlog
 
-from processors.adapters.kafka.partitioner import murmur2
 from processors.ports import crash_points
 from processors.ports.measures import Measures
-from processors.ports.relay import BATCH, Cursor, DeadRow, Hold, Numbers, OutboxRow, Outlook, Progress, RelayStore
-from processors.ports.streams import Admin, Delivery, Outgoing, Producer
+from processors.ports.relay import BATCH, Cursor, DeadRow, Hold, OutboxRow, Outlook, Progress, RelayStore
+from processors.ports.streams import Admin, Delivery, Producer
+from processors.relay.numbering import Numbering
 from processors.relay.topics_in_use import TopicsInUse
 from schemas.errors import Refused, Unavailable
 from schemas.ids import dead_letter_id
@@ -29,16 +27,11 @@ from topology.topics import TopicSpec
 _log = structlog.get_logger("relay")
 
 POLL_SECONDS: Final = 2.0
-SEQ_HEADER: Final = "a44-seq"
-SHARD_HEADER: Final = "a44-shard"
 _SHORT_SECONDS: Final = 0.005
 _UNREAD_SECONDS: Final = 0.2
 _GAUGES: Final = dict(
     zip(Outlook._fields, ("outbox_horizon_age_seconds", "outbox_lag_rows", "outbox_oldest_unsent_seconds"), strict=True)
 )
-
-_headers = msgspec.json.Decoder(dict[str, str])
-_hash = lru_cache(maxsize=65_536)(murmur2)
 
 
 async def run_relay(
@@ -87,10 +80,9 @@ class _Relay:
         self._topics = topics
         self._owner = owner
         self._measures = measures
-        self._shard_header = (SHARD_HEADER, str(shard).encode())
+        self._numbering = Numbering(shard)
         self._epoch: int | None = None
         self._cursor = Cursor(0, 0)
-        self._numbers: dict[tuple[str, int], int] = {}
         self._asked: frozenset[str] = frozenset()
         self._refused: dict[int, DeadRow] = {}
         self._unread: list[str] = []
@@ -157,7 +149,7 @@ class _Relay:
         return hold.upper
 
     async def _begin(self, hold: Hold) -> None:
-        self._numbers = await self._store.numbers()
+        self._numbering.begin(await self._store.numbers())
         self._topics.expect(await self._store.topics())
         self._epoch, self._cursor = hold.epoch, hold.cursor
         self._measures.count("relay_takeovers_total")
@@ -193,14 +185,14 @@ class _Relay:
         self._unread = []
         self._topics.use(names)
         sendable = [row for row in rows if row.id not in self._refused]
-        numbers: dict[tuple[str, int], int] = {}
-        batch = [self._outgoing(row, numbers) for row in sendable]
+        self._numbering.begin_batch()
+        batch = [self._numbering.outgoing(row, self._topics.partitions(row.topic)) for row in sendable]
         if time.monotonic() >= self._publish_until:
             return 0.0  # reading took long: another relay could begin while this batch is under way
         crash_points.reach("after_read_before_publish")
         if self._is_taken(sendable, await self._producer.send(batch)):
             crash_points.reach("after_publish_before_mark")
-            await self._keep(epoch, Cursor(rows[-1].xid, rows[-1].id), numbers)
+            await self._keep(epoch, Cursor(rows[-1].xid, rows[-1].id))
             self._measures.count("relay_published_total", len(sendable))
         return 0.0
 
@@ -215,35 +207,26 @@ class _Relay:
         for row, why in refused:
             letter = dead_letter_id(int(time.time() * 1000))
             self._refused[row.id] = DeadRow(row, letter, why.code, why.message)
-        for answer in answers:
-            if isinstance(answer, Unavailable) and not refused:
-                raise answer
+        away = next((answer for answer in answers if isinstance(answer, Unavailable)), None)
+        if away is not None and not refused:
+            raise away
         return not refused
 
-    async def _keep(self, epoch: int, cursor: Cursor, numbers: Numbers) -> None:
+    async def _keep(self, epoch: int, cursor: Cursor) -> None:
         dead = tuple(self._refused.values())
         asked_at = time.monotonic()
-        if not await self._store.advance(epoch, Progress(cursor, numbers, self._topics.unkept(), dead)):
+        progress = Progress(cursor, self._numbering.of_batch, self._topics.unkept(), dead)
+        if not await self._store.advance(epoch, progress):
             _log.warning("relay_superseded", owner=self._owner, reason="while it published; its rows come again")
             self._epoch = None
             return
         self._cursor = cursor
-        self._numbers.update(numbers)
+        self._numbering.keep_batch()
         self._topics.kept()
         self._publish_until = asked_at + self._store.lease / 3
         for one in dead:
             _log.error("dead_letter", id=one.dead_letter_id, code=one.error_code, reason=one.summary)
         self._refused.clear()
-
-    def _outgoing(self, row: OutboxRow, numbers: dict[tuple[str, int], int]) -> Outgoing:
-        key = row.partition_key.encode()
-        place = (row.topic, (_hash(key) & 0x7FFFFFFF) % self._topics.partitions(row.topic))
-        number = numbers.get(place, self._numbers.get(place, 0)) + 1
-        numbers[place] = number
-        own: tuple[tuple[str, bytes], ...] = ((SEQ_HEADER, b"%d" % number), self._shard_header)
-        if row.headers is not None:
-            own += tuple((name, text.encode()) for name, text in _headers.decode(row.headers).items())
-        return Outgoing(row.topic, key, row.value, own, place[1])
 
 
 async def _wait(seconds: float, stop: asyncio.Event, store: RelayStore | None) -> bool:
