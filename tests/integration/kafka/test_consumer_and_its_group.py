@@ -19,6 +19,7 @@ from tests.support.waiting import until
 
 SESSION_SECONDS = 6.0  # what the consumer asks for, and the least that a broker grants
 GOODBYE_SECONDS = 10.0
+COMMIT_INTERVAL_SECONDS = 1.0
 
 KILLED = """
 import asyncio, sys
@@ -91,8 +92,8 @@ async def test_d10_a_process_that_is_killed_with_a_poll_in_its_hands_has_committ
     assert killed.stdout is not None
     async with asyncio.timeout(60):
         assert (await killed.stdout.readline()).startswith(b"took")
-    # Two rounds of faust's commit interval: had it committed by itself, it would have done it by now.
-    await asyncio.sleep(2.0)
+    # Not to wait for something: to let two rounds of commits pass, in which it must not tell of what it holds.
+    await asyncio.sleep(2 * COMMIT_INTERVAL_SECONDS)
     killed.kill()
     await killed.wait()
     async with reading.at(place):
