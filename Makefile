@@ -9,7 +9,7 @@ ifneq ($(shell cat .venv/.home 2>/dev/null),$(shell pwd -P))
 $(STAMP): moved
 endif
 
-.PHONY: moved help setup demo dev bench test test-kafka chaos chaos-quick check format lock clean
+.PHONY: moved help setup demo dev bench test test-kafka simulate chaos chaos-quick check format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -35,6 +35,9 @@ test-kafka: $(STAMP) compose/kafka/target/libs/.fetched ## integration and accep
 	@A44_TEST_BROKER=apache $(BIN)/python -m pytest -n 3 --dist worksteal $(wildcard tests/integration tests/acceptance)
 
 CHAOS := $(if $(SEED),--seed $(SEED)) $(if $(SOAK),--soak $(SOAK))
+
+simulate: $(STAMP) ## seeded simulations in virtual time, 2,000 or SEEDS=20000 or SEEDS=1000:3000; SEED=17 tells the story of one
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),2000))
 
 chaos: $(STAMP) $(if $(filter apache,$(KAFKA)),compose/kafka/target/libs/.fetched) ## 20,000 runs under 65 faults, and the proof that nothing was lost or done twice; KAFKA=apache, SEED=, SOAK=seconds
 	@$(BIN)/python -m tests.chaos $(CHAOS)

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TextIO
 
@@ -41,9 +42,9 @@ def many(seeds: range, jobs: int, out: TextIO) -> int:
     return 1 if broken else 0
 
 
-def one(seed: int, out: TextIO) -> int:
+def one(seed: int, faults: Sequence[str], out: TextIO) -> int:
     try:
-        outcome = simulate(seed, keep=None)
+        outcome = simulate(seed, keep=None, faults=faults)
     except Broken as exc:
         out.write(f"{exc}\n")
         return 1
@@ -59,10 +60,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="run this one and tell its story")
     parser.add_argument("--seeds", default="0:2000", help="from:to, or how many (default 0:2000)")
+    parser.add_argument("--faults", default="", help="with --seed: ten faults of these kinds (a,b,c) and no others")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     asked = parser.parse_args()
     if asked.seed is not None:
-        return one(asked.seed, sys.stdout)
+        return one(asked.seed, [kind for kind in asked.faults.split(",") if kind], sys.stdout)
     first, _, last = asked.seeds.rpartition(":")
     return many(range(int(first or 0), int(last)), asked.jobs, sys.stdout)
 

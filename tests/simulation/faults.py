@@ -59,7 +59,11 @@ class Faults:
             node.start()
 
     def _any(self) -> Node | None:
+        """A running node; rather one that has something under way."""
         up = [node for node in self._nodes if node.process.life is Life.RUNNING]
+        if self._site.network.chance(0.5):
+            busy = {one.process: None for one in self._site.database.connections if one.waiting}
+            up = [node for node in up if node.process in busy] or up
         return up[self._site.network.pick(len(up))] if up else None
 
     def _later(self, seconds: float, work: Callable[[], None]) -> None:
@@ -107,7 +111,10 @@ class Faults:
             self._site.broker.rebalance(groups[self._site.network.pick(len(groups))])
 
     def _break_connection(self, seconds: float) -> None:
+        """Rather one on which somebody waits for an answer."""
         connections = list(self._site.database.connections)
+        if self._site.network.chance(0.7):
+            connections = [one for one in connections if one.waiting] or connections
         if connections:
             connections[self._site.network.pick(len(connections))].break_now()
 

@@ -41,7 +41,7 @@ class GuessingJournal(MemoryJournal):
         return False
 
 
-class StorelessHorizon(MemoryRelayStore):
+class RelayWithoutHorizon(MemoryRelayStore):
     async def horizon(self, upper: int) -> int:
         return upper
 
@@ -72,7 +72,7 @@ class ForgetfulIngestLog(MemoryIngestLog):
         return super().apply(tables, xid, harvest)
 
 
-class TrigHappySchedule(MemorySchedule):
+class HastySchedule(MemorySchedule):
     """Takes half a lease for a whole one, and does not close the session."""
 
     def orphans(self, tables: Tables) -> list[LiveRun]:

@@ -177,7 +177,7 @@ def simulate(seed: int, parts: Parts | None = None, keep: int | None = KEPT, fau
         try:
             made.run()
         except Violation as exc:
-            raise Broken(exc.invariant, report(scenario, made, exc)) from exc
+            raise Broken(exc.invariant, report(scenario, made, exc, faults)) from exc
     return Outcome(
         made.trace.digest,
         made.trace.count,
@@ -188,14 +188,15 @@ def simulate(seed: int, parts: Parts | None = None, keep: int | None = KEPT, fau
     )
 
 
-def report(scenario: Scenario, made: Simulation, why: Violation) -> str:
+def report(scenario: Scenario, made: Simulation, why: Violation, kinds: Sequence[str]) -> str:
     faults = ", ".join(f"{fault.kind} at {1000 + fault.at:.2f}" for fault in scenario.faults)
+    only = f" --faults {','.join(kinds)}" if kinds else ""
     return "\n".join(
         [
             f"broken: {why}",
             f"seed {scenario.seed}, virtual time {made.loop.now:.6f}; faults: {faults}",
             "the last events:",
             *made.trace.lines(),
-            f"run it again: python -m tests.simulation --seed {scenario.seed}",
+            f"run it again: python -m tests.simulation --seed {scenario.seed}{only}",
         ]
     )
