@@ -12,7 +12,7 @@ from typing import Any
 from psycopg import AsyncConnection, IsolationLevel
 from psycopg.rows import TupleRow, class_row, dict_row, tuple_row
 
-from processors.adapters.postgres.pooled import Pool, ask, borrowed
+from processors.adapters.postgres.pooled import Pool, ask, borrowed, read
 from processors.adapters.postgres.statements import statements
 from processors.ports.catalog import (
     CatalogSnapshot,
@@ -43,7 +43,11 @@ class PostgresCatalog:
 
     async def snapshot(self) -> CatalogSnapshot:
         """Definitions never change, so only those that are new are read."""
-        async with self._loading, borrowed(self._pool) as conn, _one_moment(conn):
+        async with self._loading:
+            return await read(self._pool, self._load)
+
+    async def _load(self, conn: AsyncConnection[TupleRow]) -> CatalogSnapshot:
+        async with _one_moment(conn):
             version = int((await _rows(conn, self._sql["find_version"]))[0]["catalog_version"])
             triggers = [Trigger(**row) for row in await _rows(conn, self._sql["find_triggers"])]
             queues = await _rows(conn, self._sql["find_queues"])
@@ -115,7 +119,8 @@ async def _one_moment(conn: AsyncConnection[TupleRow]) -> AsyncIterator[None]:
         async with conn.transaction():
             yield
     finally:
-        await conn.set_isolation_level(None)
+        if not conn.closed:
+            await conn.set_isolation_level(None)
 
 
 async def _rows(

@@ -1,12 +1,12 @@
 """Questions through a pool: driver errors become ours, and a question survives a restart of Postgres.
 
-Only what may be asked twice goes through `ask`; transactions that write use `borrowed` and are not repeated.
+Only what may be asked twice goes through `ask` and `read`; what writes uses `borrowed` and is not repeated.
 Whoever waits longer than the pool's own timeout for a connection hears `Unavailable`, and so does everybody
 at once behind many who wait already: slow questions fill their own pool and nothing else.
 """
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from schemas.errors import Unavailable
 
 Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
 Row = TypeVar("Row")
+Result = TypeVar("Result")
 
 # The pool tries anew for a connection only when somebody asks: so we ask this often while Postgres is away.
 ASK_SECONDS = 0.5
@@ -51,18 +52,30 @@ async def _have(pool: Pool) -> AsyncConnection[TupleRow]:
                 raise
 
 
-async def ask(
-    pool: Pool, statement: str, parameters: Mapping[str, Any], row_factory: AsyncRowFactory[Row]
-) -> list[Row]:
-    """All rows of a question; asked again where the connection died, as long as one may wait for a connection."""
+async def read(pool: Pool, question: Callable[[AsyncConnection[TupleRow]], Awaitable[Result]]) -> Result:
+    """The answer to what only reads; asked again where the connection died, as long as one may wait for one."""
     deadline = time.monotonic() + pool.timeout
     while True:
         try:
-            return await _ask_once(pool, statement, parameters, row_factory)
+            async with borrowed(pool) as conn:
+                return await question(conn)
         except Unavailable as exc:
             if not _was_cut(exc.__cause__) or time.monotonic() > deadline:
                 raise
         await pool.check()
+
+
+async def ask(
+    pool: Pool, statement: str, parameters: Mapping[str, Any], row_factory: AsyncRowFactory[Row]
+) -> list[Row]:
+    """All rows of one statement, as `read` asks."""
+
+    async def question(conn: AsyncConnection[TupleRow]) -> list[Row]:
+        async with conn.cursor(row_factory=row_factory) as cursor:
+            await cursor.execute(statement, parameters)
+            return await cursor.fetchall()
+
+    return await read(pool, question)
 
 
 def _was_cut(cause: BaseException | None) -> bool:
@@ -70,11 +83,3 @@ def _was_cut(cause: BaseException | None) -> bool:
     if isinstance(cause, PoolClosed | PoolTimeout | TooManyRequests) or not isinstance(cause, psycopg.OperationalError):
         return False
     return cause.sqlstate is None or cause.sqlstate.startswith(("08", "57P"))
-
-
-async def _ask_once(
-    pool: Pool, statement: str, parameters: Mapping[str, Any], row_factory: AsyncRowFactory[Row]
-) -> list[Row]:
-    async with borrowed(pool) as conn, conn.cursor(row_factory=row_factory) as cursor:
-        await cursor.execute(statement, parameters)
-        return await cursor.fetchall()

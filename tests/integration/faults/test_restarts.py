@@ -16,6 +16,7 @@ from processors.adapters.postgres.ingest_log import PostgresIngestLog
 from processors.adapters.postgres.journal import PostgresJournal
 from processors.adapters.postgres.schedule import PostgresSchedule
 from processors.adapters.postgres.wakeups import Notifier
+from processors.gateway import lookups
 from processors.ports.door import Outcome
 from processors.ports.journal import Batch
 from processors.ports.runs import NewRun
@@ -167,7 +168,10 @@ async def _grant(dsn: str, stop: asyncio.Event) -> None:
     await schedule.aclose()
 
 
-async def test_a_gateway_rides_out_a_restart_without_a_failed_request(server: EmbeddedPostgres, dsn: str) -> None:
+async def test_a_gateway_rides_out_a_restart_without_a_failed_request(
+    server: EmbeddedPostgres, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookups, "_PATIENCE", PATIENT)  # as for the door and the pool: a start may take long here
     async with open_gateway(dsn, patience=PATIENT) as gateway:
         stop = asyncio.Event()
 
