@@ -13,8 +13,8 @@ from ops.embedded.process import Kept, Plan, Server, run_to_end
 from schemas.errors import Unavailable
 
 LIBRARIES = Path(__file__).parents[2] / "compose" / "kafka" / "target" / "libs"
-START_SECONDS = 60.0
-FORMAT_SECONDS = 60.0
+START_SECONDS = 180.0  # on a busy machine a minute is not enough
+FORMAT_SECONDS = 180.0
 GRACE_SECONDS = 10.0
 HEAP = "-Xmx512m"
 

@@ -10,6 +10,7 @@ from tests.chaos.orders import Order
 from tests.chaos.records import Records
 
 TICK_SECONDS = 0.05
+LONGEST_TICK_SECONDS = 1.0
 MOST_OPEN = 1500
 COUNT_SECONDS = 0.5
 
@@ -22,24 +23,30 @@ class Load:
         self.rate = rate
         self.sent = 0
         self.ended = 0
+        self._credit = 0.0
         self._doors = doors
         self._records = records
         self._looker = looker
         self._asking: set[asyncio.Task[None]] = set()
         self._seats = asyncio.Semaphore(SENDERS)
 
+    def hurry(self, many: int) -> None:
+        """So many at once, beside the steady ones."""
+        self._credit += many
+
     async def run(self) -> None:
         """Until everything is sent and has an answer."""
         counting = asyncio.create_task(self._count())
-        credit, last = 0.0, time.monotonic()
+        last = time.monotonic()
         try:
             while self.sent < len(self.orders):
                 await asyncio.sleep(TICK_SECONDS)
                 now = time.monotonic()
-                credit, last = min(credit + (now - last) * self.rate, self.rate), now
+                self._credit += min(now - last, LONGEST_TICK_SECONDS) * self.rate
+                last = now
                 room = min(len(self.orders), self.ended + MOST_OPEN) - self.sent
-                many = max(0, min(int(credit), room))
-                credit -= many
+                many = max(0, min(int(self._credit), room))
+                self._credit -= many
                 for order in self.orders[self.sent : self.sent + many]:
                     self._send(order)
                 self.sent += many

@@ -132,9 +132,11 @@ async def _strike(scene: Scene) -> None:
     planned = plan(scene.wish.seed, scene.wish.faults, kinds_for(scene.wish.kafka))
     begun = time.monotonic()
     for number, one in enumerate(planned):
-        # What is left is spread over what is left: there is work in flight at every fault.
+        # The share of each fault: one half at once, so that there is work in flight, and one half while it lasts.
         usual = (time.monotonic() - begun) / number if number else FAULT_SECONDS
-        scene.load.rate = (scene.wish.runs - scene.load.sent) / (usual * (len(planned) - number))
+        half = (scene.wish.runs - scene.load.sent) / (2 * (len(planned) - number))
+        scene.load.hurry(int(half))
+        scene.load.rate = half / usual
         await asyncio.sleep(one.rest)  # not to wait for anything: faults come when they come
         scene.display.tick("faults", number, len(planned))
         fault = await scene.faults.do(one)
