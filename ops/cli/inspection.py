@@ -65,7 +65,10 @@ _HEAD = (
 
 
 def show(run_id: RunArgument, project: ProjectOption = None, as_json: JsonOption = False) -> int:
-    """Show where one run is and why, with its attempts."""
+    """Show where one run is and why, with its attempts.
+
+    Outcomes marked late came when the run had another owner already: they changed nothing.
+    """
     output = Output(as_json)
     with open_client(project) as client:
         answer = client.show(run_id)
@@ -84,6 +87,8 @@ def show(run_id: RunArgument, project: ProjectOption = None, as_json: JsonOption
             output.line(f"{name:<9} {printable(text_of(found[name]))}")
     for record in found.get("attempts") or []:
         output.line(record_line(record, sys.stdout))
+    for late in found.get("late_attempts") or []:
+        output.line(record_line({**late, "kind": "late", "finished_at": late.get("recorded_at")}, sys.stdout))
     return OK
 
 

@@ -9,7 +9,7 @@ import msgspec
 from processors.engine.moves import RunStatus
 from processors.gateway.parts import ACCEPTED, Parts
 from processors.gateway.sentences import Place, sentence, standing_at
-from processors.ports.run_queries import AcceptedRun, Attempt, Run
+from processors.ports.run_queries import AcceptedRun, Attempt, RefusedOutcome, Run
 from schemas.errors import Refused
 from schemas.ids import is_run_id
 
@@ -23,6 +23,7 @@ async def run_document(parts: Parts, project_id: str, run_id: str) -> dict[str, 
     if isinstance(run, AcceptedRun):
         return {**dataclasses.asdict(run), "state": ACCEPTED, "where": sentence(run, Place(now))}
     attempts = await parts.queries.attempts(project_id, run_id, parts.limits.attempts)
+    late = await parts.queries.late_attempts(project_id, run_id, parts.limits.attempts)
     place = Place(now, attempts)
     if run.state == RunStatus.PENDING:
         place.queue = await parts.queries.queue_place(project_id, run_id)
@@ -35,6 +36,7 @@ async def run_document(parts: Parts, project_id: str, run_id: str) -> dict[str, 
         "result": raw(run.result),
         "error": raw_or_text(run.error),
         "attempts": [attempt_document(attempt) for attempt in attempts],
+        "late_attempts": [attempt_document(one) for one in late],
     }
 
 
@@ -48,7 +50,7 @@ async def find_run(parts: Parts, project_id: str, run_id: str) -> Run | Accepted
     raise Refused("E_RUN_NOT_FOUND", f"{run_id[:80]!r} is no run of this project; `a44 automation runs` lists them")
 
 
-def attempt_document(attempt: Attempt) -> dict[str, Any]:
+def attempt_document(attempt: Attempt | RefusedOutcome) -> dict[str, Any]:
     return {
         **{name: value for name, value in _fields(attempt) if name not in _STORED},
         "result": raw(attempt.result),
@@ -56,7 +58,7 @@ def attempt_document(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _fields(record: Run | Attempt) -> Sequence[tuple[str, Any]]:
+def _fields(record: Run | Attempt | RefusedOutcome) -> Sequence[tuple[str, Any]]:
     return [(field.name, getattr(record, field.name)) for field in dataclasses.fields(record)]
 
 

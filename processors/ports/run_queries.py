@@ -108,6 +108,21 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedOutcome:
+    """The outcome of an attempt whose run had another owner by then: it changed nothing, and is kept to be seen."""
+
+    step_id: str
+    attempt: int
+    fence: int
+    status: str
+    idempotency_key: str | None
+    error_code: str | None
+    error: str | None
+    result: str | None
+    recorded_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class AcceptedRun:
     """A run that a door has promised and ingest has not made yet."""
 
@@ -155,6 +170,9 @@ class RunQueries(Protocol):
 
     async def attempts(self, project_id: str, run_id: str, limit: int) -> Sequence[Attempt]:
         """The newest records, in their order."""
+
+    async def late_attempts(self, project_id: str, run_id: str, limit: int) -> Sequence[RefusedOutcome]:
+        """The newest outcomes that came too late, in their order."""
 
     async def list_runs(self, project_id: str, wanted: RunFilter) -> RunPage: ...
 

@@ -17,6 +17,7 @@ from processors.ports.run_queries import (
     Cursor,
     News,
     QueuePlace,
+    RefusedOutcome,
     Run,
     RunFilter,
     RunPage,
@@ -55,6 +56,11 @@ class PostgresRunQueries:
     async def attempts(self, project_id: str, run_id: str, limit: int) -> Sequence[Attempt]:
         parameters = {**_of(project_id, run_id), "limit": limit}
         rows = await ask(self._pool, self._sql["find_attempts"], parameters, class_row(Attempt))
+        return rows[::-1]
+
+    async def late_attempts(self, project_id: str, run_id: str, limit: int) -> Sequence[RefusedOutcome]:
+        parameters = {**_of(project_id, run_id), "limit": limit}
+        rows = await ask(self._pool, self._sql["find_late"], parameters, class_row(RefusedOutcome))
         return rows[::-1]
 
     async def list_runs(self, project_id: str, wanted: RunFilter) -> RunPage:

@@ -32,6 +32,10 @@ insert into automation.step_attempts (
     started_at, finished_at)
 values (%s, 1, %s, %s, 'step', %s, %s, %s, 0, true, %s, %s, %s, clock_timestamp(), clock_timestamp())
 """
+_LATE = """
+insert into automation.late_attempts (run_id, project_id, fence, step_id, attempt, status, result)
+values (%s, %s, 1, %s, 1, 'succeeded', %s)
+"""
 
 
 async def _run(dsn: str, *statements: tuple[str, tuple[Any, ...]]) -> None:
@@ -77,6 +81,11 @@ async def record(
         error = ("E_UPSTREAM_503", ERROR, None) if failed else (None, None, result if status == "succeeded" else None)
         rows.append((_RECORD, (run, seq, project, step, attempts[step], status, *error)))
     await _run(dsn, *rows)
+
+
+async def record_late(dsn: str, run: str, step: str, result: str, project: str = "pj_shop") -> None:
+    """An outcome that the fence refused."""
+    await _run(dsn, (_LATE, (run, project, step, result)))
 
 
 def _time_of(run: str) -> float:

@@ -13,7 +13,7 @@ import pytest
 from processors.ports.tokens import READ, WRITE
 from schemas.ids import new_event_id, run_id
 from tests.integration.gateway.conftest import PROJECT, Gateway
-from tests.integration.gateway.histories import end_run, insert_ended, record
+from tests.integration.gateway.histories import end_run, insert_ended, record, record_late
 from tests.support.waiting import until
 
 
@@ -204,6 +204,18 @@ async def test_one_run_tells_at_which_step_with_which_error_and_from_where_it_go
     ]
     assert answer.body["attempts"][0]["result"] == {"id": 1.0}
     assert answer.body["attempts"][0]["started_at"].endswith("Z")
+
+
+async def test_one_run_tells_what_came_too_late_beside_its_attempts(gateway: Gateway) -> None:
+    made = _id(datetime.now(UTC))
+    await record(gateway.dsn, made, ("charge", "lost"), ("charge", "succeeded"))
+    await record_late(gateway.dsn, made, "charge", '{"id": 7}')
+    await record_late(gateway.dsn, made, "charge", '{"id": 8}', project="pj_other")
+    await insert_ended(gateway.dsn, made, state="succeeded")
+    answer = await gateway.call("GET", f"/v1/automation/runs/{made}")
+    assert [row["status"] for row in answer.body["attempts"]] == ["lost", "succeeded"]
+    told = [(row["step_id"], row["attempt"], row["status"], row["result"]) for row in answer.body["late_attempts"]]
+    assert told == [("charge", 1, "succeeded", {"id": 7})]
 
 
 async def test_a_run_that_is_accepted_and_not_made_yet_is_told_as_such(gateway: Gateway, secret: str) -> None:

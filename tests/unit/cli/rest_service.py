@@ -43,6 +43,7 @@ class State:
     keys: dict[str, tuple[str, float]] = field(default_factory=dict)
     runs: list[dict[str, Any]] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
+    late: list[dict[str, Any]] = field(default_factory=list)
     end_state: str | None = "succeeded"
     live_state: str = "running"
     result_text: str = '{"ok":true}'
@@ -186,7 +187,9 @@ class Handler(BaseHTTPRequestHandler):
         state = self.state.end_state or self.state.live_state
         head = {"run_id": RUN, "workflow_id": "wf_x", "version": "3", "state": state, "where": "Where it is."}
         error = {"error_code": "E_UPSTREAM_503"} if state == "failed" else {}
-        text = json.dumps({**head, **error, "attempts": self.state.records, "input": {}})
+        text = json.dumps(
+            {**head, **error, "attempts": self.state.records, "late_attempts": self.state.late, "input": {}}
+        )
         body = text.removesuffix("}") + f',"result":{self.state.result_text}}}'
         self._raw(200, body.encode(), "application/json")
 

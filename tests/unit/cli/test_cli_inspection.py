@@ -50,6 +50,20 @@ def test_filters_are_the_services_to_judge(a44: Command, logged_in: RestService)
     assert query == {"state": "failed", "step": "pay", "workflow": "wf_x", "since": "48h", "limit": "50"}
 
 
+def test_show_tells_what_came_too_late(a44: Command, logged_in: RestService) -> None:
+    logged_in.state.records = [record(1, "pay", "lost"), record(2, "pay", "succeeded")]
+    late = {
+        "step_id": "pay",
+        "attempt": 1,
+        "fence": 1,
+        "status": "succeeded",
+        "recorded_at": "2026-07-19T14:02:12.284Z",
+    }
+    logged_in.state.late = [late]
+    *_, last = a44("automation", "show", RUN).out.splitlines()
+    assert last.split() == ["14:02:12.284", "pay", "late", "succeeded"]
+
+
 def test_show_tells_where_the_run_is(a44: Command, logged_in: RestService) -> None:
     logged_in.state.records = [
         record(1, "pay", "failed", error_code="E_UPSTREAM_503", error={"message": "busy", "line": "pay.py:7"})

@@ -29,6 +29,14 @@ select run_id, generation, seq, kind, step_id, attempt, status, final, idempoten
  order by generation desc, seq desc
  limit %(limit)s;
 
+-- name: find_late
+-- Outcomes of a run that its fence refused.
+select step_id, attempt, fence, status, idempotency_key, error_code, error, result, recorded_at
+  from automation.late_attempts
+ where run_id = %(run_id)s and project_id = %(project_id)s
+ order by late_id desc
+ limit %(limit)s;
+
 -- name: count_runs
 -- How many runs a filter matches. The run id holds the time, so it prunes months.
 select count(*)
