@@ -148,16 +148,20 @@ async def test_a_result_that_comes_after_the_lease_was_lost_is_kept_apart(at_wor
 @workflow("t", version=1)
 async def body(ctx, input):
     def slow():
-        first = not os.path.exists(input)
+        if os.path.exists(input):
+            return "second"
         open(input, "w").close()
-        time.sleep(4 if first else 0)
-        return "first" if first else "second"
+        while not os.path.exists(input + ".go"):
+            time.sleep(0.05)
+        return "first"
     return await step.run("a", timeout="60s", fn=slow)
 """)
     mark = at_work.folder / "tried"
     (run,) = await at_work.make(f'"{mark}"')
     await until(mark.exists, "the step has begun", 60)
     await at_work.works.lab.kill_session()
+    await until(lambda: at_work.measures.value("session_lost_total"), "the executor knows", 60)
+    mark.with_suffix(".go").touch()
     (row,) = await at_work.works.ended(1, 60.0)
     assert (row["result"], row["fence"]) == ('"second"', 2)
     assert await at_work.attempts(run) == ["a 1 lost", "a 2 succeeded", "~run 0 ended"]

@@ -33,7 +33,7 @@ GIVES_UP = """
 @workflow("t", version=1)
 async def body(ctx, input):
     def slow():
-        time.sleep(1.0)
+        time.sleep(3)
         return "paid"
     try:
         await asyncio.wait_for(step.run("a", timeout="20s", fn=slow), 5)
@@ -50,7 +50,7 @@ async def flying(scripted: Scripted, shelf: Shelf, run_id: str, what: str, **mor
 
 
 async def test_a_thread_of_a_dropped_run_tells_late_what_it_came_to(scripted: Scripted, shelf: Shelf) -> None:
-    await flying(scripted, shelf, "run_1", "thread", seconds=0.7)
+    await flying(scripted, shelf, "run_1", "thread", seconds=2)
     scripted.hosts.drop("run_1", 1)
     await scripted.until(lambda: scripted.lates)
     assert scripted.lates == [("run_1", 1, "a", 1, "succeeded", '"slept"', None)]
@@ -72,7 +72,7 @@ async def test_a_late_failure_is_told_with_its_error(scripted: Scripted, shelf: 
 @workflow("t", version=1)
 async def body(ctx, input):
     def fails():
-        time.sleep(0.5)
+        time.sleep(2)
         raise ValueError("no such tenant")
     await step.run("a", timeout="20s", fn=fails)
 """)
@@ -86,7 +86,7 @@ async def body(ctx, input):
 
 async def test_an_attempt_that_was_stopped_has_nothing_to_tell(scripted: Scripted, shelf: Shelf) -> None:
     await flying(scripted, shelf, "run_1", "async", seconds=50)
-    await flying(scripted, shelf, "run_2", "thread", seconds=0.7)
+    await flying(scripted, shelf, "run_2", "thread", seconds=2)
     scripted.hosts.drop("run_1", 1)
     scripted.hosts.drop("run_2", 1)
     await scripted.until(lambda: scripted.lates)
@@ -110,7 +110,7 @@ async def test_a_result_that_was_on_its_way_when_the_run_was_dropped_is_late(scr
 async def test_an_earlier_life_in_the_same_host_tells_late_and_holds_the_next_one_back(
     scripted: Scripted, shelf: Shelf
 ) -> None:
-    story = start(scripted, shelf, "run_1", "thread", seconds=1)
+    story = start(scripted, shelf, "run_1", "thread", seconds=2)
     await scripted.until(lambda: "a" in story.items())
     again = scripted.start("run_1", 1, fence=2, given=story.start.input, history=story.history, go=False, auto=False)
     await scripted.until(lambda: again.turns)
@@ -120,7 +120,7 @@ async def test_an_earlier_life_in_the_same_host_tells_late_and_holds_the_next_on
 
 
 async def test_a_host_stays_for_what_it_owes_and_goes_when_that_has_come(scripted: Scripted, shelf: Shelf) -> None:
-    pid = await flying(scripted, shelf, "run_1", "thread", seconds=1, losses=1)
+    pid = await flying(scripted, shelf, "run_1", "thread", seconds=2, losses=1)
     scripted.hosts.drop("run_1", 1)
     await scripted.until(lambda: scripted.lates)
     await until(lambda: is_gone(pid), "a host for suspects ends when it is empty")
@@ -156,7 +156,7 @@ import json
 @workflow("t", version=1)
 async def body(ctx, input):
     def lies():
-        time.sleep(0.5)
+        time.sleep(2)
         told = {"t": "DONE", "run": ctx.run_id, "fence": 1, "item": "a", "attempt": 1, "token": "h1"}
         told["value"] = '"\\u0000"'
         data = json.dumps([told]).encode()
@@ -174,7 +174,7 @@ async def body(ctx, input):
 
 async def test_nothing_is_told_late_once_the_hosts_are_closed(with_settings: MakeScripted, shelf: Shelf) -> None:
     scripted = with_settings(quick(stop_within=5.0))
-    pid = await flying(scripted, shelf, "run_1", "thread", seconds=0.5)
+    pid = await flying(scripted, shelf, "run_1", "thread", seconds=2)
     scripted.hosts.drop("run_1", 1)
     await scripted.hosts.aclose()
     assert is_gone(pid)
