@@ -20,6 +20,7 @@ from processors.adapters.kafka.producer import KafkaProducer
 from processors.adapters.postgres.migrations import migrate
 from processors.adapters.postgres.relay_store import open_relay_store
 from processors.ports.measures import Measures
+from processors.ports.relay import RelayStore
 from processors.ports.streams import Delivery, Outgoing, Producer
 from processors.relay.relay import run_relay
 from schemas.errors import Refused, Unavailable
@@ -156,14 +157,25 @@ class Stage:
 
     @asynccontextmanager
     async def relay(
-        self, owner: str = "one", wrap: Callable[[Producer], Producer] = lambda real: real, lease: float = LEASE
+        self,
+        owner: str = "one",
+        wrap: Callable[[Producer], Producer] = lambda real: real,
+        wrap_store: Callable[[RelayStore], RelayStore] = lambda real: real,
     ) -> AsyncIterator[asyncio.Task[None]]:
         """A running relay; leaving the block stops it properly unless the test cancelled it."""
         producer = KafkaProducer(self.bootstrap, f"relay-{owner}")
         stop = asyncio.Event()
-        async with open_relay_store(self.dsn, lease=lease) as store:
+        async with open_relay_store(self.dsn, lease=LEASE) as store:
             task = asyncio.create_task(
-                run_relay(store, wrap(producer), self.admin, owner, stop, specs=[self.spec], measures=self.measures),
+                run_relay(
+                    wrap_store(store),
+                    wrap(producer),
+                    self.admin,
+                    owner,
+                    stop,
+                    specs=[self.spec],
+                    measures=self.measures,
+                ),
                 name=owner,
             )
             try:

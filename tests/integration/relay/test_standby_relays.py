@@ -6,11 +6,13 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 import pytest_asyncio
 
 from ops.local.role_process import RoleProcess
+from processors.ports.relay import Cursor, OutboxRow, RelayStore
 from processors.ports.streams import Delivery, Outgoing
 from schemas.errors import Refused, Unavailable
 from tests.integration.relay.conftest import PARTITIONS, Outbox, Published, Stage, Wrapped
@@ -144,49 +146,44 @@ class Counts(Wrapped):
         return await super().send(batch)
 
 
+class SlowReading:
+    """The real store, whose rows come only when the test lets them."""
+
+    def __init__(self) -> None:
+        self.has_read, self.go_on = asyncio.Event(), asyncio.Event()
+        self.real: RelayStore | None = None
+
+    def wrap(self, real: RelayStore) -> RelayStore:
+        self.real = real
+        return cast("RelayStore", self)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.real, name)
+
+    async def rows(self, cursor: Cursor, horizon: int, limit: int) -> list[OutboxRow]:
+        assert self.real is not None
+        rows = await self.real.rows(cursor, horizon, limit)
+        if rows:
+            self.has_read.set()
+            await self.go_on.wait()
+        return rows
+
+
 async def test_a_relay_that_could_not_renew_hands_nothing_over(stage: Stage) -> None:
     """Its rows arrive late: by its own clock the lease may be over before they would be delivered."""
-    counts, lease = Counts(), 6.0
-    async with stage.writer() as outbox, stage.writer() as blocker:
-        async with stage.relay("first", counts.wrap, lease):
-            query = "select coalesce(lease_until, '-infinity') from automation.relay_shards where owner = 'first'"
-            renewed = await lease_after(outbox, query, None)
-            await lease_after(outbox, query, renewed)  # right after a look the next one is two seconds away
-            async with blocker.conn.transaction():
-                await blocker.put("late")
-                await blocker.conn.execute("lock table automation.outbox in access exclusive mode")
-                await outbox.wake()
-                await until(lambda: waits_for_rows(outbox), "the relay waits for rows")
-                await asyncio.sleep(lease)  # the time is the test: nobody renews meanwhile
-                assert await outbox.value("select lease_until < clock_timestamp() from automation.relay_shards")
-                taken = (
-                    "update automation.relay_shards set owner = 'second', epoch = epoch + 1,"
-                    " lease_until = clock_timestamp() + interval '60 s'"
-                )
-                await outbox.conn.execute(taken)
-            await until(lambda: looks_for_the_shard(outbox), "it stands by")
-        assert counts.sent == []
-
-
-async def lease_after(outbox: Outbox, query: str, before: object) -> object:
-    found: list[object] = []
-
-    async def changed() -> bool:
-        rows = await (await outbox.conn.execute(query.encode())).fetchall()
-        found[:] = [row[0] for row in rows]
-        return bool(found) and found[0] != before
-
-    await until(changed, "the lease is renewed")
-    return found[0]
-
-
-async def waits_for_rows(outbox: Outbox) -> bool:
-    return bool(
-        await outbox.value(
-            "select exists (select from pg_stat_activity where application_name = 'a44-relay'"
-            " and datname = current_database() and wait_event_type = 'Lock' and query like '%%o.partition_key%%')"
+    counts, slow = Counts(), SlowReading()
+    async with stage.writer() as outbox, stage.relay("first", counts.wrap, slow.wrap):
+        await outbox.put("late")
+        await asyncio.wait_for(slow.has_read.wait(), 30)
+        over = "select lease_until < clock_timestamp() from automation.relay_shards"
+        await until(lambda: outbox.value(over), "the lease is over")
+        await outbox.conn.execute(
+            "update automation.relay_shards set owner = 'second', epoch = epoch + 1,"
+            " lease_until = clock_timestamp() + interval '60 s'"
         )
-    )
+        slow.go_on.set()
+        await until(lambda: looks_for_the_shard(outbox), "it stands by")
+        assert counts.sent == []
 
 
 async def looks_for_the_shard(outbox: Outbox) -> bool:
