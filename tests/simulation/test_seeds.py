@@ -6,8 +6,6 @@ from tests.simulation.simulation import simulate
 
 SEEDS = 2_000
 CHUNK = 25
-# Seeds that found something, by what they found.
-REGRESSIONS: dict[str, int] = {}
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
