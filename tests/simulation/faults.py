@@ -53,7 +53,7 @@ class Faults:
         site = self._site
         site.network.weather.slow = site.network.weather.bumpy = 0.0
         site.broker.flaky = site.broker.repeating = site.broker.losing = 0.0
-        site.broker.is_up = True
+        site.broker.come_back()
         for node in self._nodes:
             node.resume()
             node.start()
@@ -143,10 +143,7 @@ class Faults:
 
     def _broker_away(self, seconds: float) -> None:
         self._site.broker.is_up = False
-        self._later(seconds, self._broker_back)
-
-    def _broker_back(self) -> None:
-        self._site.broker.is_up = True
+        self._later(seconds, self._site.broker.come_back)
 
     def _broker_lost(self, seconds: float) -> None:
         self._book.is_lossy = True

@@ -83,6 +83,12 @@ class Broker:
             if member.topic == topic:
                 self.network.after(self.network.between(0.0, NOTICE_SECONDS), member.news.set)
 
+    def come_back(self) -> None:
+        """Readers find it within a while."""
+        self.is_up = True
+        for topic in dict.fromkeys(member.topic for member in self._members):
+            self._notice(topic)
+
     def lose_everything(self) -> None:
         for topic in list(self.topics):
             self.delete(topic)
