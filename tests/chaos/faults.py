@@ -18,6 +18,7 @@ from tests.chaos.ledger import Ledger
 from tests.chaos.looker import Looker
 from tests.chaos.plan import Kind, Planned
 from tests.chaos.records import Records
+from tests.chaos.supervisor import Supervisor
 from tests.support.waiting import until
 
 FLIGHT, FLIGHT_SECONDS = 2, 20.0
@@ -30,6 +31,7 @@ MOVED = """
 select coalesce(max(ended_at) > to_timestamp(%s), false) or not exists (select from automation.live_runs)
   from automation.runs_ended
 """
+THIRD_INGEST = "ingest-3"
 KNOWN = "select event_id from automation.runs"
 
 
@@ -64,6 +66,7 @@ class Faults:
         looker: Looker,
         records: Records,
         announcements: Announcements,
+        supervisor: Supervisor,
         lease: float,
     ) -> None:
         self._stack = stack
@@ -71,6 +74,7 @@ class Faults:
         self._looker = looker
         self._records = records
         self._announcements = announcements
+        self._supervisor = supervisor
         self._lease = lease
         self.done: list[Fault] = []
         self.problems: list[str] = []
@@ -93,7 +97,13 @@ class Faults:
 
     async def do(self, planned: Planned) -> Fault:
         """The fault, its target up again, and something ended after that."""
-        fault = await self._doing[planned.kind](planned.chance)
+        await until(self._all_are_up, "every role is up", RECOVERY_SECONDS)
+        names = set(self._stack.processes) | {THIRD_INGEST}
+        self._supervisor.handled |= names
+        try:
+            fault = await self._doing[planned.kind](planned.chance)
+        finally:
+            self._supervisor.handled -= names - {THIRD_INGEST}
         fault.back = fault.back or time.time()
         self.done.append(fault)
         try:
@@ -103,6 +113,12 @@ class Faults:
         except AssertionError as exc:
             self.problems.append(str(exc))
         return fault
+
+    def _all_are_up(self) -> bool:
+        """Those that ended by themselves are started again meanwhile."""
+        return not self._supervisor.handled - {THIRD_INGEST} and all(
+            one.is_running for one in self._stack.processes.values() if one.name != THIRD_INGEST
+        )
 
     async def _goes_on(self, fault: Fault) -> bool:
         """A run ended after the target was back, and what was in flight has begun again or is done."""
@@ -228,7 +244,7 @@ class Faults:
 
     async def _rebalance(self, _: float) -> Fault:
         fault = Fault(Kind.REBALANCE, "ingest", time.time())
-        third = self._stack.processes.get("ingest-3") or self._stack.add("ingest")
+        third = self._stack.processes.get(THIRD_INGEST) or self._stack.add("ingest")
         await third.start()
         await third.stop()
         return fault

@@ -28,6 +28,7 @@ from tests.chaos.orders import draw
 from tests.chaos.plan import kinds_for, plan
 from tests.chaos.records import Records
 from tests.chaos.recovery import Recoveries
+from tests.chaos.supervisor import Supervisor
 from tests.support.waiting import until
 from topology.publication import collect
 
@@ -62,6 +63,7 @@ class Scene:
     load: Load
     announcements: Announcements
     faults: Faults
+    supervisor: Supervisor
 
 
 @asynccontextmanager
@@ -107,8 +109,9 @@ async def _set(wish: Wish, display: Display, stack: LocalStack, ledger: Ledger) 
     load = Load(list(draw(wish.seed, wish.runs)), LAST_RATE, doors, records, looker)
     announcements = Announcements(stack.kafka_bootstrap)
     announcements.start()
-    faults = Faults(stack, ledger, looker, records, announcements, wish.lease)
-    return Scene(wish, display, stack, looker, ledger, records, doors, load, announcements, faults)
+    supervisor = Supervisor(stack)
+    faults = Faults(stack, ledger, looker, records, announcements, supervisor, wish.lease)
+    return Scene(wish, display, stack, looker, ledger, records, doors, load, announcements, faults, supervisor)
 
 
 async def run(wish: Wish, display: Display) -> dict[str, Any]:
@@ -116,6 +119,7 @@ async def run(wish: Wish, display: Display) -> dict[str, Any]:
     async with opened(wish, display) as scene:
         sending = asyncio.create_task(scene.load.run())
         watching = asyncio.create_task(_watch(scene))
+        supervising = asyncio.create_task(scene.supervisor.run())
         try:
             await _strike(scene)
             display.note(f"the faults are over; the rest of {wish.runs} orders is sent")
@@ -125,6 +129,7 @@ async def run(wish: Wish, display: Display) -> dict[str, Any]:
         finally:
             sending.cancel()
             watching.cancel()
+            supervising.cancel()
         return await _judge(scene, violations)
 
 
@@ -176,6 +181,7 @@ async def _judge(scene: Scene, violations: list[Violation]) -> dict[str, Any]:
     told = await history.read(scene.looker)
     orders, heard = scene.load.orders, scene.announcements.seen
     violations += [Violation("work_goes_on", seen) for seen in scene.faults.problems]
+    violations += [Violation("roles_stay", words) for words in scene.supervisor.ended]
     violations += check(Evidence(orders, told, scene.ledger, heard, scene.doors.refusals))
     processes = scene.stack.processes.values()
     alarms = false_alarms(closings(processes, "probe"), scene.faults.done)
