@@ -139,14 +139,18 @@ async def _executor(settings: Settings, stop: asyncio.Event, on_ready: OnReady, 
 
         wakes = {Channel.GRANTED: executor.look_for_granted, Channel.MAIL: executor.look_for_mail}
         reading = _consumer(settings, topics.commands, f"{settings.topic_prefix}.executors")
-        hear = _when_assigned(on_ready, "executor")
+        hear = _when_assigned(_nobody, "executor")  # commands are hints: it is ready without them
         async with open_bodies(settings, catalog, executor.listener, measures) as bodies:
             executor.attach(bodies)
             beside = [
                 asyncio.create_task(listen(settings.postgres_dsn, wakes, stop, measures)),
                 asyncio.create_task(consume(reading, take_commands, None, stop, hear, measures)),
             ]
+            for task in beside:
+                task.add_done_callback(lambda _: stop.set())  # one that failed stops the role, and is raised below
+            telling = asyncio.create_task(_tell_when(executor.opened, on_ready, "executor"))
             await executor.run(stop)
+            telling.cancel()
             await asyncio.gather(*beside)
     await notifier.aclose()
 
@@ -190,6 +194,15 @@ async def _hints(settings: Settings) -> AsyncIterator[tuple[Notifier, CommandHin
 
 def _consumer(settings: Settings, topic: str, group: str) -> ConsumerSettings:
     return ConsumerSettings(settings.kafka_bootstrap, group, topic, f"{settings.owner}-{group}")
+
+
+def _nobody(_role: str, _details: Mapping[str, object]) -> None:
+    """Nobody waits for it."""
+
+
+async def _tell_when(event: asyncio.Event, on_ready: OnReady, role: str) -> None:
+    await event.wait()
+    on_ready(role, {})
 
 
 def _when_assigned(on_ready: OnReady, role: str) -> Callable[[ConsumerState], None]:

@@ -74,6 +74,7 @@ class Executor:
         self._wake = asyncio.Event()
         self._look, self._is_polling, self._mail_due, self._draining = False, False, False, False
         self._has_session, self._has_lapsed = False, False
+        self.opened = asyncio.Event()  # it has had a session: what is granted can be claimed
         self._roll = random.Random().random  # noqa: S311  jitter keeps no secret, and a system call a decision is dear
         self._effects = EffectRunner(journal.now, run_events_topic, self.post, self.go_until)
         self._late = LateResults()
@@ -158,6 +159,7 @@ class Executor:
                 await asyncio.sleep(self._poll_seconds / 4)
             else:
                 self._has_session = True
+                self.opened.set()
                 self.look_for_granted()
                 return
 
