@@ -31,8 +31,12 @@ dev: $(STAMP) ## the whole stack kept running; workflow files are reloaded as th
 test: $(STAMP) ## the whole suite, on given addresses, containers or the embedded stack
 	@$(BIN)/python -m pytest -n 3 --dist worksteal
 
-test-kafka: $(STAMP) compose/kafka/target/libs/.fetched ## integration and acceptance suites on Apache Kafka (needs Java 17 and Maven)
-	@A44_TEST_BROKER=apache $(BIN)/python -m pytest -n 3 --dist worksteal $(wildcard tests/integration tests/acceptance)
+# What touches no broker would only run the same again.
+KAFKA_SUITES := tests/integration/embedded tests/integration/kafka tests/integration/relay \
+	tests/acceptance/broker_lost tests/acceptance/durable_pipelines tests/acceptance/main_job tests/acceptance/stopping
+
+test-kafka: $(STAMP) compose/kafka/target/libs/.fetched ## the suites that touch a broker, on Apache Kafka (needs Java 17 and Maven)
+	@A44_TEST_BROKER=apache $(BIN)/python -m pytest -n 3 --dist worksteal $(KAFKA_SUITES)
 
 CHAOS := $(if $(SEED),--seed $(SEED)) $(if $(SOAK),--soak $(SOAK))
 

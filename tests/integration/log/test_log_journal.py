@@ -327,3 +327,23 @@ async def test_without_postgres_there_is_no_session() -> None:
     with pytest.raises(Unavailable):
         await journal.open()
     await journal.aclose()
+
+
+async def test_f11_what_the_end_of_a_run_sets_off_is_in_its_transaction(lab: Lab) -> None:
+    """The next run of the lane, the slot and the announcement: all of it or nothing, whatever is wrong with a part."""
+    await lab.queue(ordered=True)
+    first, second = lab.run(lane="a", ordered=True), lab.run(lane="a", ordered=True)
+    await lab.make([first, second])
+    journal = await lab.journal()
+    (claim,) = await lab.claim(journal)
+    unsayable = Announcement("t.run-events", "run\0", b"ended")
+    with pytest.raises(Broken):
+        await journal.commit(Batch(ends=[end_of(claim)], announcements=[unsayable]))
+    assert await lab.states() == {"running": 1, "pending": 1}
+    assert await lab.value("select head_seq from automation.lanes") == 0
+    assert await lab.rows("select from automation.outbox") == []
+    (then,) = await journal.commit(
+        Batch(ends=[end_of(claim)], announcements=[Announcement("t.run-events", claim.run_id, b"ended")], room=1)
+    )
+    assert then.run_id == second.run_id
+    assert await lab.value("select count(*) from automation.outbox") == 1
