@@ -2,13 +2,15 @@
 
 import json
 import time
+from collections import deque
 from collections.abc import Collection
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tests.chaos.orders import Order
 
 TOPIC = "a44.events.v1"
+NOT_THERE = (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 class Records:
@@ -18,12 +20,16 @@ class Records:
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "message.timeout.ms": 20_000, "linger.ms": 5, "log_level": 0}
         )
+        self._unsent: deque[Order] = deque()
         self.orders: dict[str, Order] = {}
         self.again = 0
 
     def send(self, order: Order) -> None:
         assert order.event_id is not None
         self.orders[order.event_id] = order
+        self._unsent.append(order)
+
+    def _produce(self, order: Order) -> None:
         envelope = {
             "id": order.event_id,
             "type": f"chaos.{order.workflow}",
@@ -39,7 +45,7 @@ class Records:
                 order.accepted, order.partition = time.time(), message.partition()
             else:
                 self.again += 1
-                self.send(order)
+                self._unsent.append(order)
 
         self._producer.produce(TOPIC, key=order.lane, value=json.dumps(envelope), on_delivery=delivered)
 
@@ -52,9 +58,16 @@ class Records:
         return len(missing)
 
     def poll(self) -> None:
-        """Deliveries are told in here."""
+        """Records go out and deliveries are told in here. Where the topic is not there yet they wait."""
+        try:
+            while self._unsent:
+                self._produce(self._unsent[0])
+                self._unsent.popleft()
+        except (KafkaException, BufferError) as exc:
+            if isinstance(exc, KafkaException) and exc.args[0].code() not in NOT_THERE:
+                raise
         self._producer.poll(0)
 
     @property
     def waiting(self) -> int:
-        return len(self._producer)
+        return len(self._producer) + len(self._unsent)
