@@ -80,6 +80,4 @@ class RememberingListener:
         suspected: bool = True,
         unbegun: Collection[tuple[str, str]] = (),
     ) -> None:
-        assert (suspected, unbegun) == (True, ()), "a YAML body has no host, and holds nothing back"
-        for run_id, fence in runs:
-            self._remember("lost", run_id, fence, reason)
+        raise AssertionError(f"a YAML body has no host that could go, and {runs} were told as lost: {reason}")

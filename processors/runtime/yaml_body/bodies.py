@@ -7,7 +7,7 @@ waits for `run_step`, because the engine knows what became of it.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -19,16 +19,14 @@ from processors.ports.bodies import BodyListener, BodyStart
 from processors.runtime.yaml_body.attempts import Attempt, Attempts
 from processors.runtime.yaml_body.failures import cancelled, error_of, internal
 from processors.runtime.yaml_body.replay import DivergedError, replay
+from processors.runtime.yaml_body.specs import FindDefinition, Specs
 from processors.runtime.yaml_body.walk import Delivery, Step, Walk
-from schemas.errors import AutomationError, Unavailable
+from schemas.errors import AutomationError
 from schemas.records import ErrorInfo, Status
 from topology.steps import ConnectorStep, SleepStep
-from topology.workflows import WorkflowSpec
 
 _log = structlog.get_logger("yaml_body")
 
-FindDefinition = Callable[[int], Awaitable[WorkflowSpec]]
-MOST_KEPT_SPECS = 1000
 CONNECTOR, SQL = "connector", "sql/execute"
 
 
@@ -48,7 +46,7 @@ class YamlBodies:
     """The port `Bodies` for kind `yaml`.
 
     `actions` holds one for `connector` (all operations of connectors) and one for `sql/execute`.
-    `definitions` gives the spec of a definition id; specs are immutable and kept.
+    `definitions` gives the spec of a definition id; a run waits while that is Unavailable.
     """
 
     def __init__(
@@ -62,12 +60,11 @@ class YamlBodies:
         if missing:
             raise ValueError(f"no action for {', '.join(sorted(missing))}")
         self._listener = listener
-        self._definitions = definitions
         self._actions = actions
         self._clock = clock
         self._attempts = Attempts(clock)
         self._runs: dict[str, _Run] = {}
-        self._specs: dict[int, WorkflowSpec] = {}
+        self._specs = Specs(definitions)
 
     # ------------------------------------------------------------ the port
 
@@ -134,6 +131,7 @@ class YamlBodies:
             self._forget(run)
         if loading:
             await asyncio.wait(loading)
+        await self._specs.aclose()
         await self._attempts.aclose()
 
     # ------------------------------------------------------------ turns
@@ -141,17 +139,14 @@ class YamlBodies:
     async def _begin(self, run: _Run) -> None:
         start = run.start
         try:
-            spec = await self._spec_of(start.definition_id)
+            spec = await self._specs.of(start.definition_id)
             walk = Walk(spec, start)
             was_asked = replay(walk, start.history)
         except DivergedError as exc:
             self._give_up(run, exc.error)
-        except Unavailable as exc:
-            self._runs.pop(start.run_id, None)
-            self._listener.lost([(start.run_id, start.fence)], f"its definition cannot be read now: {exc.message}")
         except AutomationError as exc:
             self._give_up(run, error_of(exc))
-        except Exception as exc:  # noqa: BLE001 - a body answers with a turn, `diverged` or `lost`, come what may
+        except Exception as exc:  # noqa: BLE001 - a body answers with a turn or `diverged`, come what may
             self._break(run, exc)
         else:
             run.walk = walk
@@ -249,15 +244,6 @@ class YamlBodies:
         )
 
     # ------------------------------------------------------------ runs
-
-    async def _spec_of(self, definition_id: int) -> WorkflowSpec:
-        spec = self._specs.get(definition_id)
-        if spec is None:
-            spec = await self._definitions(definition_id)
-            while len(self._specs) >= MOST_KEPT_SPECS:
-                del self._specs[next(iter(self._specs))]
-            self._specs[definition_id] = spec
-        return spec
 
     def _find(self, run_id: str, fence: int) -> _Run | None:
         run = self._runs.get(run_id)

@@ -217,12 +217,6 @@ async def test_an_action_that_does_not_keep_its_timeout_is_cut(stage: Stage):
     assert stage.connector.stopped.is_set()
 
 
-async def test_a_definition_that_cannot_be_read_now_gives_the_run_back(stage: Stage):
-    stage.start(Unavailable("E_UNAVAILABLE", "Postgres does not answer"), start_of())
-    [reason] = await stage.listener.next("lost")
-    assert "Postgres does not answer" in reason
-
-
 @pytest.mark.parametrize("trouble", [Refused("E_VERSION_UNKNOWN", "gone"), KeyError("odd")])
 async def test_a_definition_that_cannot_be_read_at_all_blocks_the_run(stage: Stage, trouble: Exception):
     stage.start(trouble, start_of())
@@ -230,7 +224,7 @@ async def test_a_definition_that_cannot_be_read_at_all_blocks_the_run(stage: Sta
     assert error.code == ("E_VERSION_UNKNOWN" if isinstance(trouble, Refused) else "E_INTERNAL")
 
 
-async def test_definitions_are_read_once(stage: Stage):
+async def test_definitions_are_kept(stage: Stage):
     stage.start(spec_of("- {id: a, uses: sleep, duration: 1s}"), start_of())
     await stage.listener.next("turned")
     stage.start(Refused("E_VERSION_UNKNOWN", "asked again"), start_of(fence=2))
