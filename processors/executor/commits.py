@@ -27,7 +27,7 @@ async def commit_apart(journal: Journal, batch: Batch) -> tuple[list[Claim], dic
     Raises as `Journal.commit`, and `Broken` where even what belongs to no run is refused.
     """
     runs = list(dict.fromkeys(_runs_of(batch)))
-    shared = Batch(mail=batch.mail, hinted=batch.hinted, look_for_granted=batch.look_for_granted, room=batch.room)
+    shared = Batch(hinted=batch.hinted, look_for_granted=batch.look_for_granted, room=batch.room)
     claims = list(await journal.commit(shared))
     refused: dict[str, Broken] = {}
     parts = [runs]
@@ -40,6 +40,8 @@ async def commit_apart(journal: Journal, batch: Batch) -> tuple[list[Claim], dic
                 refused[part[0]] = exc
             else:
                 parts += [part[len(part) // 2 :], part[: len(part) // 2]]
+    if batch.mail:  # last: mail whose effect was not committed is read again
+        claims += await journal.commit(Batch(mail=batch.mail))
     return claims, refused
 
 
@@ -67,11 +69,18 @@ def defect_record(run: LiveRun, now: datetime) -> Record:
     )
 
 
+def is_worth_a_commit(batch: Batch) -> bool:
+    """Whether it changes or asks for anything; an empty one only renews the lease."""
+    changes = (batch.entries, batch.ends, batch.rests, batch.mail, batch.crashes)
+    return any(changes) or bool(batch.hinted) or batch.look_for_granted
+
+
 def _runs_of(batch: Batch) -> Iterable[str]:
     yield from (entry.run_id for entry in batch.entries)
     yield from (end.run_id for end in batch.ends)
     yield from (rest.run_id for rest in batch.rests)
     yield from (told.key for told in batch.announcements)
+    yield from batch.crashes
 
 
 def _part(batch: Batch, runs: set[str]) -> Batch:

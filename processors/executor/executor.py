@@ -19,7 +19,7 @@ import structlog
 from processors.engine import commands
 from processors.engine.decide import decide
 from processors.engine.state import fold
-from processors.executor.commits import UNSTORABLE_BLOCK, commit_apart, defect_record, leave_out
+from processors.executor.commits import UNSTORABLE_BLOCK, commit_apart, defect_record, is_worth_a_commit, leave_out
 from processors.executor.effects import EffectRunner, Waiting
 from processors.executor.endings import CRASH_LOOP
 from processors.executor.late import LateResults
@@ -202,10 +202,21 @@ class Executor:
                     await asyncio.wait_for(self._wake.wait(), left)
                 self._wake.clear()
                 await self._flush()
-            await self._journal.release([Release(run.run_id, run.is_unsure) for run in self._runs.values()])
-            crash_points.reach("after_release_before_goodbye")
+            if not self._has_lapsed:
+                await self._journal.release([Release(run.run_id, run.is_unsure) for run in self._runs.values()])
+                crash_points.reach("after_release_before_goodbye")
         except (SessionOver, AutomationError) as exc:
             _log.warning("not_given_back", reason=str(exc), runs=len(self._runs))
+            self._has_lapsed = True
+        if self._has_lapsed:
+            await self._give_up()
+
+    async def _give_up(self) -> None:
+        """A stop that could not give its runs back is no crash of theirs."""
+        try:
+            await self._journal.give_up()
+        except AutomationError as exc:
+            _log.warning("not_given_up", reason=str(exc))
 
     # one commit
 
@@ -217,7 +228,7 @@ class Executor:
         await self._collect_mail(batch)
         self._decide_all(batch, waiting)
         self._ask_for_runs(batch)
-        if not _is_worth_a_commit(batch) and time.monotonic() < self._journal.renew_at:
+        if not is_worth_a_commit(batch) and time.monotonic() < self._journal.renew_at:
             self._act(waiting)
             return
         if batch.entries:
@@ -373,7 +384,3 @@ class Executor:
                 batch.mail.append(mail.mail_id)
                 opened += [(run.run_id, run.claim.fence, command) for command in open_mail(mail)]
         self._inbox[:0] = opened
-
-
-def _is_worth_a_commit(batch: Batch) -> bool:
-    return bool(batch.entries or batch.ends or batch.rests or batch.mail or batch.hinted or batch.look_for_granted)

@@ -1,5 +1,6 @@
 """Outcomes that came when their run had another owner already: refused by the fence, and kept beside the log."""
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 
 import structlog
@@ -11,7 +12,8 @@ from schemas.errors import Broken, Unavailable
 from schemas.records import ErrorInfo, Kind, Record, Status
 
 _log = structlog.get_logger("executor")
-MOST = 10_000
+MOST_BYTES = 32 * 1024 * 1024  # of results that wait for Postgres; the oldest go first
+ROW_BYTES = 500  # of one without its value, about
 _OUTCOMES = frozenset({Status.SUCCEEDED, Status.FAILED})
 
 
@@ -19,14 +21,17 @@ class LateResults:
     """Gathers without waiting; `keep` writes what has gathered."""
 
     def __init__(self) -> None:
-        self._gathered: list[LateAttempt] = []
+        self._gathered: deque[LateAttempt] = deque()
+        self._bytes = 0
 
     def __bool__(self) -> bool:
         return bool(self._gathered)
 
     def add(self, late: LateAttempt) -> None:
         self._gathered.append(late)
-        del self._gathered[:-MOST]
+        self._bytes += _size(late)
+        while self._bytes > MOST_BYTES:
+            self._bytes -= _size(self._gathered.popleft())
 
     def add_refused(self, batch: Batch, runs: Mapping[str, LiveRun]) -> None:
         """The outcomes of a batch that the fence refused."""
@@ -52,16 +57,23 @@ class LateResults:
 
     async def keep(self, journal: Journal) -> int:
         """Write them; where Postgres is away they wait for the next time. Answers how many were written."""
-        late, self._gathered = self._gathered, []
+        late = list(self._gathered)
+        self._gathered.clear()
+        self._bytes = 0
         try:
             await journal.keep_late(late)
         except Unavailable:
-            self._gathered = late + self._gathered
+            for one in late:
+                self.add(one)
             return 0
         except Broken as exc:
             _log.error("late_results_refused", results=len(late), reason=str(exc))
             return 0
         return len(late)
+
+
+def _size(late: LateAttempt) -> int:
+    return len(late.value or "") + ROW_BYTES
 
 
 def _is_outcome(record: Record) -> bool:

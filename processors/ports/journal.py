@@ -175,5 +175,8 @@ class Journal(Protocol):
     async def release(self, runs: Sequence[Release]) -> None:
         """Give runs back at a stop: granted again under the next fence. Then the session is closed."""
 
+    async def give_up(self) -> None:
+        """Say that this process lives and has forgotten its runs: they are granted again, and not blamed."""
+
     async def aclose(self) -> None:
         """Let go of the connection."""

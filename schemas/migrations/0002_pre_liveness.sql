@@ -5,6 +5,8 @@
 -- watched: the process holds the advisory lock liveness_key(session_id) on a connection of its own, so that the
 -- kernel tells of its end. Sessions that could not take it are known by their lease only.
 alter table automation.sessions add column watched boolean not null default false;
+-- forgiven: the process said afterwards that it lives, so its runs did not end it.
+alter table automation.sessions add column forgiven boolean not null default false;
 
 create function automation.liveness_key(session_id bigint) returns bigint language sql immutable parallel safe
 return 4702958889031696384 + session_id;

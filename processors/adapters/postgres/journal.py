@@ -42,7 +42,7 @@ class PostgresJournal:
         self._conn: AsyncConnection[TupleRow] | None = None
         self._session, self._epoch, self._batch = 0, 0, 0
         self._lease_ends = 0.0
-        self._liveness = Liveness(dsn)
+        self._liveness = Liveness(dsn, lease)
 
     def now(self) -> datetime:
         return self._clock.now()
@@ -79,7 +79,8 @@ class PostgresJournal:
     async def _give_up(self, conn: AsyncConnection[TupleRow]) -> None:
         """The session before: its runs are forgotten here, and this process is alive to say so."""
         sql, session = statements("executor"), {"session": self._session}
-        if (await conn.execute(sql["give_up_session"], session)).rowcount == 0:
+        row = await (await conn.execute(sql["give_up_session"], session)).fetchone()
+        if row is not None and not row[0]:
             await conn.execute(sql["forgive_lost"], session)
 
     async def commit(self, batch: Batch) -> Sequence[Claim]:
@@ -139,6 +140,14 @@ class PostgresJournal:
             raise SessionOver(str(exc)) from exc
         except ConnectionLostError as exc:
             raise Unavailable("E_UNAVAILABLE", f"the runs were not given back, their lease will end: {exc}") from exc
+
+    async def give_up(self) -> None:
+        try:
+            conn = await connect(self._dsn, "executor")
+            async with conn:
+                await self._give_up(conn)
+        except psycopg.Error as exc:
+            raise Unavailable("E_UNAVAILABLE", f"the session was not given up, its lease will end: {exc}") from exc
 
     async def aclose(self) -> None:
         await self._liveness.let_go()

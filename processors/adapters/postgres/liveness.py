@@ -20,15 +20,20 @@ from schemas.errors import AutomationError
 
 _log = structlog.get_logger("liveness")
 RETRY_SECONDS = 0.1
-# A machine that vanished closes nothing: the server asks after one idle second, and gives up after three.
-_KEEPALIVE = "-c tcp_keepalives_idle=1 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3"
+# A machine that vanished closes nothing; one that stands still for a while must not be taken for it. Both sides ask,
+# and give up when half of the lease is over: idle time and two probes, a sixth of the lease each.
+_PROBES = 2
+_SHARE_OF_LEASE = 6
 
 
 class Liveness:
-    """Held for one session at a time."""
+    """Held for one session at a time. `lease` is the session's, in seconds."""
 
-    def __init__(self, dsn: str) -> None:
-        self._dsn = make_conninfo(dsn, keepalives=1, keepalives_idle=1, keepalives_interval=1, keepalives_count=3)
+    def __init__(self, dsn: str, lease: float) -> None:
+        seconds = max(int(lease / _SHARE_OF_LEASE), 1)
+        client = {"keepalives_idle": seconds, "keepalives_interval": seconds, "keepalives_count": _PROBES}
+        self._dsn = make_conninfo(dsn, keepalives=1, **client)
+        self._options = " ".join(f"-c tcp_{name}={value}" for name, value in client.items())
         self._keeping: asyncio.Task[None] | None = None
 
     async def hold(self, session: int) -> None:
@@ -47,7 +52,7 @@ class Liveness:
         """Until cancelled, or until it is known that nothing can be held here."""
         while True:
             try:
-                conn = await connect(self._dsn, "liveness", _KEEPALIVE)
+                conn = await connect(self._dsn, "liveness", self._options)
                 async with conn:
                     if not await _is_direct(conn):
                         _log.warning(
@@ -56,6 +61,7 @@ class Liveness:
                             reason="a pooler that shares connections stands before Postgres: the end of this process "
                             "is noticed when its lease is over; give executors a direct address",
                         )
+                        await conn.execute(statements("executor")["unwatch_session"], {"session": session})
                         return
                     if await self._take(conn, session):
                         await _until_broken(conn)

@@ -8,6 +8,7 @@ import pytest
 
 from processors.adapters.postgres.liveness import Liveness
 from processors.ports.measures import Measures
+from schemas.errors import Unavailable
 from tests.integration.executor.scripted_bodies import Act
 from tests.integration.executor.works import Working, Works
 from tests.support.pretending_pooler import PretendingPooler
@@ -113,7 +114,7 @@ async def test_e10_behind_a_pooler_that_shares_connections_no_lock_is_taken(work
         dsn = server._replace(
             netloc=f"{server.username}:{server.password}@127.0.0.1:{pooler.port}", query="sslmode=disable"
         )
-        liveness = Liveness(dsn.geturl())
+        liveness = Liveness(dsn.geturl(), 30.0)
         await liveness.hold(1)
         keeping = liveness._keeping
         assert keeping is not None
@@ -215,3 +216,40 @@ async def test_a_result_that_comes_too_late_is_refused_and_kept(works: Works) ->
     assert (await works.log(run_id))[:2] == [("charge", 1, "lost"), ("charge", 2, "succeeded")]
     assert measures.value("late_attempts_total") == 1
     assert measures.value("session_false_alarms_total") == 1
+
+
+@pytest.mark.timeout(60)
+async def test_suspects_that_are_only_to_end_do_not_wait_for_one_another(works: Works) -> None:
+    await works.lab.queue()
+    held, cancelled, overdue, waiting = (works.lab.run() for _ in range(4))
+    await works.lab.make([held, cancelled, overdue, waiting])
+    await works.lab.rows("update automation.live_runs set crashes = 3")
+    journal = await works.lab.journal()
+    (first,) = await works.lab.claim(journal)
+    assert first.run_id == held.run_id
+    await works.lab.send_mail(cancelled.run_id)
+    await works.lab.rows(
+        "update automation.live_runs set deadline_at = clock_timestamp() where run_id = %s", overdue.run_id
+    )
+    claims = await works.lab.claim(journal)
+    assert {claim.run_id for claim in claims} == {cancelled.run_id, overdue.run_id}
+
+
+@pytest.mark.timeout(60)
+async def test_a_stop_that_could_not_give_its_runs_back_blames_none_of_them(
+    works: Works, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("processors.executor.executor.DRAIN_SECONDS", 0.2)
+    works.script = [[Act("charge")]]
+    await works.lab.queue()
+    working = await works.executor(lease=600)
+    await at_its_gate(works, working, "charge")
+
+    async def refuse(runs: object) -> None:
+        raise Unavailable("E_UNAVAILABLE", f"Postgres was away: {runs}")
+
+    monkeypatch.setattr(working.journal, "release", refuse)
+    await working.stop()
+    (grant,) = await works.lab.schedule().reap()
+    assert grant.fence == 2
+    assert await crashes(works) == [0]

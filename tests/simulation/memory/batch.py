@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from processors.ports.journal import Batch, Claim, RunEnd, RunRest
-from tests.simulation.memory.scheduling import claim, hand_on
+from tests.simulation.memory.scheduling import claim, hand_on, is_overdue
 from tests.simulation.memory.tables import EndedRun, LiveRun, QueueId, Session, Tables
 
 SUSPECT = 2  # runs that so many lost owners had in common are taken one at a time
@@ -45,9 +45,9 @@ def _claim_hinted(tables: Tables, session: Session, hinted: Sequence[str], now: 
 def _claim_any(tables: Tables, session: Session, room: int, now: datetime) -> list[Claim]:
     granted = [one for one in tables.live.values() if one.state == "granted"]
     granted.sort(key=lambda one: (one.granted_at, one.run.run_id))
-    chosen = [one for one in granted if one.crashes < SUSPECT][:room]
+    chosen = [one for one in granted if one.crashes < SUSPECT or one.has_mail or is_overdue(one, now)][:room]
     if not any(one.crashes >= SUSPECT for one in tables.owned_by(session.session_id)):
-        chosen += [one for one in granted if one.crashes >= SUSPECT][:1]
+        chosen += [one for one in granted if one.crashes >= SUSPECT and one not in chosen][:1]
     return [claim(tables, one, session, now) for one in chosen]
 
 

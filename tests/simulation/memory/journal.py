@@ -57,20 +57,32 @@ class MemoryJournal:
         self._lease_ends = sent + self._lease
 
     def _open_session(self, tables: Tables, xid: int) -> tuple[Session, datetime]:
-        now, before = self._database.now(), tables.sessions.get(self._session)
-        if before is not None and before.alive:
-            before.given_up = True
-        elif before is not None:
-            for live in tables.live.values():
-                if live.lost_session == before.session_id and live.crashes:
-                    live.crashes, live.lost_session = live.crashes - 1, None
-        if before is not None:
-            before.muted = True
+        now = self._database.now()
+        self._forgive(tables)
         holder, until = self._connected().process, now + timedelta(seconds=self._lease)
         session = Session(tables.next_id(), self._owner, holder, until)
         tables.sessions[session.session_id] = session
         tables.watcher.opened(session)
         return session, now
+
+    def _forgive(self, tables: Tables) -> None:
+        """The session before is over, and its process is alive to say so."""
+        before = tables.sessions.get(self._session)
+        if before is None:
+            return
+        before.muted = True
+        if before.alive:
+            before.given_up = True
+            return
+        for live in tables.live.values():
+            if live.lost_session == before.session_id and live.crashes:
+                live.crashes, live.lost_session = live.crashes - 1, None
+
+    async def give_up(self) -> None:
+        try:
+            await self._database.run(await self._database.connect(), lambda tables, _: self._forgive(tables))
+        except ConnectionLost as exc:
+            raise Unavailable("E_UNAVAILABLE", f"the session was not given up: {exc}") from exc
 
     async def commit(self, batch: Batch) -> Sequence[Claim]:
         while True:

@@ -8,7 +8,7 @@ from processors.engine.commands import Cancel, Claimed, Command, Diverged, Done,
 from processors.engine.decide import decide
 from processors.engine.requests import BodyEnd, BodyStatus, CancelRequest, StepRequest
 from processors.engine.state import RunState
-from processors.executor.commits import commit_apart, leave_out
+from processors.executor.commits import commit_apart, is_worth_a_commit, leave_out
 from processors.executor.effects import EffectRunner, Waiting
 from processors.executor.listener import Listener
 from processors.executor.live_run import LiveRun
@@ -202,12 +202,14 @@ class Refusing:
     def __init__(self, *bad: str) -> None:
         self.bad = set(bad)
         self.stored: list[str] = []
+        self.mail: list[list[int]] = []
 
     async def commit(self, batch: Batch) -> Sequence[Claim]:
         runs = [entry.run_id for entry in batch.entries]
         if self.bad.intersection(runs):
             raise Broken("E_INTERNAL", "refused")
         self.stored += runs
+        self.mail.append(batch.mail)
         return [claim("run_claimed")] if batch.room and not runs else []
 
 
@@ -222,3 +224,17 @@ async def test_a_refused_batch_is_taken_apart_until_the_runs_at_fault_stand_alon
     batch = Batch(entries=entries)
     leave_out(batch, "run_3")
     assert len(batch.entries) == 38
+
+
+async def test_mail_goes_with_the_last_part_of_a_batch_that_was_taken_apart() -> None:
+    record = decide(RunState("x"), Cancel("ops", "stop"), NOW, 0.5).records[0]
+    journal = Refusing("run_2")
+    batch = Batch(entries=[Entry(f"run_{n}", 1, "shop", record) for n in range(3)], mail=[7, 8])
+    await commit_apart(journal, batch)  # type: ignore[arg-type]
+    assert [told for told in journal.mail if told] == [[7, 8]]
+    assert journal.mail[-1] == [7, 8]
+
+
+def test_a_crash_count_is_worth_a_commit_by_itself() -> None:
+    assert is_worth_a_commit(Batch(crashes={"run_1": 1}))
+    assert not is_worth_a_commit(Batch(room=5))

@@ -42,11 +42,12 @@ returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.defini
 
 -- name: claim_any
 -- Takes the longest granted runs, whether their command came or not. Of the runs that two lost owners had in common a
--- session holds one at a time: if it ends this one too, it is known whose doing it was.
+-- session holds one at a time: if it ends this one too, it is known whose doing it was. Those that are only to end may.
 with mine as (
     select r.run_id
       from automation.live_runs r
-     where r.state = 'granted' and r.crashes < 2
+     where r.state = 'granted'
+       and (r.crashes < 2 or r.has_mail or r.deadline_at <= statement_timestamp())
      order by r.granted_at
      limit %(room)s
        for no key update skip locked
@@ -243,13 +244,24 @@ update automation.live_runs r
  where r.run_id = u.run_id and r.run_id = any(%(run_id)s::text[]) and r.session_id = %(session)s;
 
 -- name: give_up_session
--- The session's process has forgotten its runs: the next look of the scheduler grants them again.
-update automation.sessions set lease_until = '-infinity' where session_id = %(session)s and alive;
+-- The session's process has forgotten its runs and lives: the next look of the scheduler grants them again.
+update automation.sessions
+   set forgiven = true, lease_until = case when alive then '-infinity' else lease_until end
+ where session_id = %(session)s
+returning alive;
 
 -- name: forgive_lost
 -- The session was closed although its process lives: its runs are not to blame.
+with lost as materialized (
+    select run_id from automation.live_runs where lost_session = %(session)s and crashes > 0
+), mine as (
+    select r.run_id from automation.live_runs r
+     where r.run_id = any(array(select run_id from lost)) and r.lost_session = %(session)s and r.crashes > 0
+     order by r.run_id
+       for no key update
+)
 update automation.live_runs set crashes = crashes - 1, lost_session = null
- where lost_session = %(session)s and crashes > 0;
+ where run_id = any(array(select run_id from mine));
 
 -- name: take_liveness
 -- A lock of the connection, not of a transaction: it says that this process is there.
@@ -258,6 +270,10 @@ select pg_try_advisory_lock(automation.liveness_key(%(session)s));
 -- name: watch_session
 -- From now on the end of the process can be seen.
 update automation.sessions set watched = true where session_id = %(session)s and alive and not watched;
+
+-- name: unwatch_session
+-- Its end cannot be seen: the lease decides.
+update automation.sessions set watched = false where session_id = %(session)s and watched;
 
 -- name: backend
 -- Which server process answers.

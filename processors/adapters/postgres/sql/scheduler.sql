@@ -95,7 +95,7 @@ with orphan as (
 update automation.live_runs r
    set state = 'granted', session_id = null, fence = r.fence + 1, granted_at = clock_timestamp(), owner_lost = true,
        lost_session = r.session_id,
-       crashes = least(r.crashes + 1, 32000) - coalesce((select s.lease_until = '-infinity' from automation.sessions s
+       crashes = least(r.crashes + 1, 32000) - coalesce((select s.forgiven from automation.sessions s
                                                           where s.session_id = r.session_id), false)::integer
  where r.run_id = any(array(select run_id from orphan))
 returning r.run_id, r.fence, r.lane;
