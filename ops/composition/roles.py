@@ -75,9 +75,7 @@ async def _relay(settings: Settings, stop: asyncio.Event, on_ready: OnReady, mea
     specs = topic_specs(settings)
     async with open_relay_store(settings.postgres_dsn, measures=measures) as store:
         # Nothing is under way any more when another relay may begin: see run_relay.
-        producer = KafkaProducer(
-            settings.kafka_bootstrap, f"{settings.owner}-relay", message_timeout=store.lease * 2 / 3
-        )
+        producer = KafkaProducer(settings.kafka_bootstrap, f"{settings.owner}-relay", message_timeout=store.lease / 2)
         try:
             await admin.ensure_topics(specs)
             on_ready("relay", {})

@@ -70,6 +70,14 @@ class DeadRow(NamedTuple):
     summary: str
 
 
+class Unread(NamedTuple):
+    """Numbers up to `given` were given in a partition, ingest has those up to `seq` and goes on at `next_offset`."""
+
+    given: int
+    seq: int
+    next_offset: int
+
+
 Numbers = Mapping[tuple[str, int], int]
 
 
@@ -110,6 +118,9 @@ class RelayStore(Protocol):
 
     async def is_read_up(self, topic: str) -> bool:
         """Whether ingest has every number that was given in this topic; true of a topic that it does not read."""
+
+    async def unread(self) -> dict[tuple[str, int], Unread]:
+        """The partitions in which ingest lacks numbers, of the topics that it reads."""
 
     async def go_back(self, epoch: int, topics: Collection[str]) -> bool:
         """Put the cursor, never forward, to where everything that these topics miss goes out again; take the shard

@@ -105,5 +105,8 @@ class Admin(Protocol):
     async def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """The ids of the topics that exist. A topic made again has another id."""
 
+    async def end_offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """The offsets that the next records will get."""
+
     async def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
         """How many partitions the topics have that exist."""

@@ -3,7 +3,8 @@
 Steps of a round; a crash between any two publishes the same rows with the same numbers again:
 1. hold the shard (lease with epoch); 2. look in order: upper bound, horizon, rows; 3. give each row its
 partition and the next number there; 4. publish and await all reports; 5. keep cursor and numbers.
-Where ingest misses numbers or a topic was made again, the cursor goes back; consumers absorb the repetitions.
+Where ingest misses numbers, the end of a partition is gone or a topic was made again, the cursor goes back;
+consumers absorb the repetitions.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from processors.ports import crash_points
 from processors.ports.measures import Measures
 from processors.ports.relay import BATCH, Cursor, DeadRow, Hold, OutboxRow, Outlook, Progress, RelayStore
 from processors.ports.streams import Admin, Delivery, Producer
+from processors.relay.lost_tails import LostTails
 from processors.relay.numbering import Numbering
 from processors.relay.topics_in_use import TopicsInUse
 from schemas.errors import Refused, Unavailable
@@ -48,10 +50,11 @@ async def run_relay(
     """Relay, or stand by for the owner, until `stop` is set; then give the lease back.
 
     `owner` names this process and no other. Topics of `specs` are made when a row needs one that is missing.
-    A batch is handed to `producer` in the first third of a lease only: it is to answer within another third.
+    A batch is handed to `producer` in the first third of a lease only. It is to answer within half a lease, so that
+    nothing is under way any more in the last sixth, which is left for clocks and threads that are late.
     """
     told = measures or Measures()
-    relay = _Relay(store, producer, TopicsInUse(admin, specs), owner, shard, told)
+    relay = _Relay(store, producer, TopicsInUse(admin, specs), LostTails(store, admin), owner, shard, told)
     failures, has_polled = 0, False
     while not stop.is_set():
         try:
@@ -73,11 +76,19 @@ async def run_relay(
 
 class _Relay:
     def __init__(
-        self, store: RelayStore, producer: Producer, topics: TopicsInUse, owner: str, shard: int, measures: Measures
+        self,
+        store: RelayStore,
+        producer: Producer,
+        topics: TopicsInUse,
+        tails: LostTails,
+        owner: str,
+        shard: int,
+        measures: Measures,
     ) -> None:
         self._store = store
         self._producer = producer
         self._topics = topics
+        self._tails = tails
         self._owner = owner
         self._measures = measures
         self._numbering = Numbering(shard)
@@ -96,6 +107,7 @@ class _Relay:
         if self._epoch is None or upper is None:
             return POLL_SECONDS, False
         lost = await self._topics.lost()
+        self._asked |= await self._tails.topics()
         if lost or self._asked:
             await self._go_back(self._epoch, lost)
             return 0.0, False
@@ -152,6 +164,7 @@ class _Relay:
         self._numbering.begin(await self._store.numbers())
         self._topics.expect(await self._store.topics())
         self._epoch, self._cursor = hold.epoch, hold.cursor
+        self._refused.clear()  # perhaps buried meanwhile, by another relay or by us without an answer
         self._measures.count("relay_takeovers_total")
         _log.info("relay_begins", owner=self._owner, epoch=hold.epoch, cursor=tuple(hold.cursor))
 
@@ -168,7 +181,7 @@ class _Relay:
         """What is missing goes out again before anything new does, so that lanes keep their order."""
         _log.error("relay_goes_back", topics_made_again=sorted(lost), topics_with_gaps=sorted(self._asked))
         if await self._store.go_back(epoch, lost | self._asked):
-            self._topics.use(lost)
+            self._topics.use_anew(lost)
             self._measures.count("relay_rewinds_total")
         self._epoch = None
 
@@ -178,6 +191,9 @@ class _Relay:
         """Answers how long to pause."""
         names = {row.topic for row in rows}
         await self._topics.find(names)
+        if lost := await self._topics.lost():  # a broker that comes back may tell of its topics one by one
+            await self._go_back(epoch, lost)
+            return 0.0
         unread = [name for name in self._topics.grown(names) if not await self._store.is_read_up(name)]
         if unread:
             self._waits_for_ingest(unread)

@@ -1,7 +1,7 @@
 """The topics that the relay publishes to: as they were when it did, and as the broker tells of them now.
 
-A topic with another id has lost its records. One with more partitions puts keys elsewhere, so that it is used
-as it was until its readers have everything.
+A topic with another id has lost its records. One with more partitions puts keys elsewhere, so that
+nothing more goes out until its readers have everything.
 """
 
 import time
@@ -10,7 +10,7 @@ from typing import Final
 
 from processors.ports.relay import Topic
 from processors.ports.streams import Admin
-from schemas.errors import Unavailable
+from schemas.errors import Broken, Unavailable
 from topology.topics import TopicSpec
 
 _FRESH_SECONDS: Final = 10.0
@@ -49,7 +49,15 @@ class TopicsInUse:
         return [name for name, count in used.items() if count is not None and count != self._found[name].partitions]
 
     def use(self, names: Iterable[str]) -> None:
-        """From now on these topics are used as they are."""
+        """From now on these topics are used as they are. Not for one that is lost: what it held would stay so."""
+        for name in names:
+            used, found = self._used.get(name), self._found[name]
+            if used is not None and used.topic_id != found.topic_id:
+                raise Broken("E_INTERNAL", f"the topic {name} was {used.topic_id}, is {found.topic_id}: go back first")
+            self._used[name] = found
+
+    def use_anew(self, names: Iterable[str]) -> None:
+        """These topics were lost; what they held goes out again."""
         self._used.update((name, self._found[name]) for name in names)
 
     def unkept(self) -> dict[str, Topic]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from processors.ports.door import Acceptance, Outcome
 from processors.ports.ingest import Arrival, DeadRecord, Followed, Harvest, IngestLog, Reached
-from processors.ports.relay import Cursor, OutboxRow, Progress, RelayStore, Topic
+from processors.ports.relay import Cursor, OutboxRow, Progress, RelayStore, Topic, Unread
 from processors.ports.runs import NewRun
 from tests.conformance_of_ports.logs import Log, new_run
 from tests.integration.log.lab import EVENTS, hash_of, manual_acceptance
@@ -242,6 +242,7 @@ async def test_a_gap_leads_back_to_the_checkpoint_before_it_with_the_numbers_of_
     assert asked is not None
     assert asked.asked == {EVENTS}
     assert not await store.is_read_up(EVENTS)
+    assert await store.unread() == {(EVENTS, 0): Unread(3, 1, 3)}
     assert await store.go_back(hold.epoch, [EVENTS])
     again = await store.take("one")
     assert again is not None

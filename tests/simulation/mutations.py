@@ -7,7 +7,7 @@ from processors.executor.effects import Waiting
 from processors.executor.executor import Executor
 from processors.ports.ingest import Harvest
 from processors.ports.journal import Batch, Claim
-from processors.ports.relay import Cursor, OutboxRow, Progress
+from processors.ports.relay import Cursor, OutboxRow, Progress, Unread
 from processors.ports.runs import Grant
 from schemas.errors import Unavailable
 from tests.simulation.memory.batch import apply_batch
@@ -44,6 +44,11 @@ class GuessingJournal(MemoryJournal):
 class RelayWithoutHorizon(MemoryRelayStore):
     async def horizon(self, upper: int) -> int:
         return upper
+
+
+class BlindRelayStore(MemoryRelayStore):
+    async def unread(self) -> dict[tuple[str, int], Unread]:
+        return {}
 
 
 class HastyRelayStore(MemoryRelayStore):

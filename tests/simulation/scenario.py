@@ -92,17 +92,9 @@ def draw(seed: int, faults: Sequence[str] = ()) -> Scenario:
         kind = dice.choices(kinds, weights)[0]
         at = dice.uniform(FAULTS_FROM, CALM_AT - 1)
         made.faults.append(Fault(at, kind, min(dice.choice([0.3, 1.0, 3.0, 9.0]), CALM_AT - at)))
-    if any(fault.kind == "record_lost" for fault in made.faults):
-        made.sendings += [_last(number, lane) for number, lane in enumerate(lanes, len(made.sendings))]
-        made.scripts += [_script(dice) for _ in lanes]
     made.sendings.sort(key=lambda one: one.at)
     made.faults.sort(key=lambda one: one.at)
     return made
-
-
-def _last(number: int, lane: str) -> Sending:
-    """What the broker lost at the end of a partition is missed when something comes behind it."""
-    return Sending(number, CALM_AT + 1, "event", lane, 1)
 
 
 def _script(dice: random.Random) -> Script:

@@ -52,6 +52,9 @@ CASES = {
     ),
     "a relay without a horizon": Case(Parts(relay_store=mutations.RelayWithoutHorizon), found_by(EXACT_OUTBOX)),
     "a relay that moves its cursor first": Case(Parts(relay_store=mutations.HastyRelayStore), found_by(EXACT_OUTBOX)),
+    "a relay that never misses what was lost at an end": Case(
+        Parts(relay_store=mutations.BlindRelayStore), found_by(EXACT_RUNS), ("record_lost",)
+    ),
     "an ingest that moves its offsets before the commit": Case(
         Parts(ingest_log=mutations.HastyIngestLog), found_by(EXACT_RUNS)
     ),

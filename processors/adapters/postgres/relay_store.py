@@ -21,7 +21,7 @@ from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.statements import statements
 from processors.adapters.postgres.wakeups import Channel, listen
 from processors.ports.measures import Measures
-from processors.ports.relay import Cursor, Hold, OutboxRow, Outlook, Progress, Topic
+from processors.ports.relay import Cursor, Hold, OutboxRow, Outlook, Progress, Topic, Unread
 from schemas.errors import Refused, Unavailable
 
 _log = structlog.get_logger("relay")
@@ -76,6 +76,9 @@ class PostgresRelayStore:
 
     async def is_read_up(self, topic: str) -> bool:
         return bool(await self._number("is_read_up", {"topic": topic}))
+
+    async def unread(self) -> dict[tuple[str, int], Unread]:
+        return {(topic, partition): Unread(*told) for topic, partition, *told in await self._rows("unread", {})}
 
     async def go_back(self, epoch: int, topics: Collection[str]) -> bool:
         return await self._number("go_back", {"epoch": epoch, "topics": sorted(topics)}) == 1

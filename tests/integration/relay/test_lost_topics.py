@@ -1,5 +1,7 @@
 """A topic that lost its records gets them again, from the outbox."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.integration.relay.conftest import Published, Stage
@@ -65,3 +67,24 @@ async def test_the_topic_that_ingest_reads_is_no_loss(stage: Stage) -> None:
         await outbox.put("b")
         async with stage.relay("second"):
             assert in_order(await stage.until_published("b")) == ["a", "b"]
+
+
+async def test_a_topic_whose_new_id_is_told_late_is_filled_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that comes back tells of a topic's partitions before its id: the first look sees no loss."""
+    asks, topic_ids = 0, stage.admin.topic_ids
+
+    async def late(topics: Sequence[str]) -> dict[str, str]:
+        nonlocal asks
+        asks += 1
+        return {} if asks == 1 else await topic_ids(topics)
+
+    async with stage.writer() as outbox:
+        await outbox.put("a", "b")
+        async with stage.relay("first"):
+            await stage.until_published("a", "b")
+        await stage.lose_topic()
+        await until(lambda: made_again(stage), "the topic made again")
+        await outbox.put("c")
+        monkeypatch.setattr(stage.admin, "topic_ids", late)
+        async with stage.relay("second"):
+            assert in_order(await stage.until_published("c")) == ["a", "b", "c"]

@@ -1,11 +1,14 @@
 """A row that the broker will never take becomes a dead letter and stalls nobody."""
 
 import os
+from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from processors.adapters.kafka.partitioner import partition_of
+from processors.ports.relay import Progress, RelayStore
+from schemas.errors import Unavailable
 from tests.integration.relay.conftest import PARTITIONS, Outbox, Stage
 from tests.support.waiting import until
 
@@ -59,6 +62,42 @@ async def test_a_row_that_is_too_large_stands_alone_in_the_outbox(stage: Stage, 
         await until(lambda: letters_are(outbox, times), "the dead letters are there")
         await outbox.put("next")
         records = await stage.until_published("next")
+    assert [(record.value, record.seq) for record in records] == [("next", 1)]
+
+
+class LosesOneAnswer:
+    """The real store, which keeps a batch with dead letters and then says that it does not know."""
+
+    def __init__(self) -> None:
+        self.real: RelayStore | None = None
+        self.has_lost = False
+
+    def wrap(self, real: RelayStore) -> RelayStore:
+        self.real = real
+        return cast("RelayStore", self)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.real, name)
+
+    async def advance(self, epoch: int, progress: Progress) -> bool:
+        assert self.real is not None
+        is_kept = await self.real.advance(epoch, progress)
+        if progress.dead and not self.has_lost:
+            self.has_lost = True
+            raise Unavailable("E_UNAVAILABLE", "the answer was lost")
+        return is_kept
+
+
+async def test_a_row_that_was_buried_without_an_answer_is_not_buried_again(stage: Stage) -> None:
+    store = LosesOneAnswer()
+    async with stage.writer() as outbox, stage.relay(wrap_store=store.wrap):
+        await put_large(outbox)
+        await outbox.wake()
+        await until(lambda: letters_are(outbox, 1), "the dead letter is there")
+        await outbox.put("next")
+        records = await stage.until_published("next")
+        assert await letters_are(outbox, 1)
+    assert store.has_lost
     assert [(record.value, record.seq) for record in records] == [("next", 1)]
 
 

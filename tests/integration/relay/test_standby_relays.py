@@ -1,7 +1,6 @@
 """Two relays, one shard: one publishes, the other takes over, and the one before does no harm when it comes back."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -30,9 +29,11 @@ class Pair:
     def __init__(self, stage: Stage, outbox: Outbox, first: RoleProcess, second: RoleProcess) -> None:
         self.stage, self.outbox, self.first, self.second = stage, outbox, first, second
         self.count = 0
+        self._stop = asyncio.Event()
 
     async def write_on(self) -> None:
-        while True:
+        """Stopped between two rows: a row whose insert is cancelled may be there all the same, and not be counted."""
+        while not self._stop.is_set():
             await self.outbox.put(f"v{self.count}", key=f"key-{self.count % KEYS}")
             self.count += 1
             await asyncio.sleep(0.005)
@@ -43,9 +44,8 @@ class Pair:
         try:
             yield
         finally:
-            writing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await writing
+            self._stop.set()
+            await writing
 
     async def until_owned_by(self, process: RoleProcess) -> float:
         async with self.stage.writer() as looking:

@@ -72,6 +72,11 @@ class Broker:
             self._notice(spec.name)
         return [spec.name for spec in made]
 
+    def end(self, topic: str, partition: int) -> int:
+        """Behind the last record that is there: what was lost at the end is as if it had never been."""
+        kept = self.topics[topic].partitions[partition] if topic in self.topics else []
+        return max((offset + 1 for offset, record in enumerate(kept) if record is not None), default=0)
+
     def delete(self, topic: str) -> None:
         """Its records and the offsets in it are gone; readers notice within a while."""
         self.topics.pop(topic, None)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
-from processors.ports.relay import Cursor, Hold, OutboxRow, Progress, Topic
+from processors.ports.relay import Cursor, Hold, OutboxRow, Progress, Topic, Unread
 from schemas.errors import Unavailable
 from tests.simulation.memory.database import Connection, ConnectionLost, Database
 from tests.simulation.memory.tables import Place, Tables
@@ -83,6 +83,20 @@ class MemoryRelayStore:
             return all(_has(tables, place) >= seq for place, seq in tables.numbers.items() if place[0] == topic)
 
         return await self._look(is_read_up)
+
+    async def unread(self) -> dict[tuple[str, int], Unread]:
+        def unread(tables: Tables) -> dict[tuple[str, int], Unread]:
+            found = {}
+            for (topic, partition), given in tables.numbers.items():
+                read, used = tables.progress.get((topic, partition)), tables.relay_topics.get(topic)
+                if topic not in _read(tables) or used is None or (read and read.topic_id != used.topic_id):
+                    continue
+                seq, at = (read.seq, read.next_offset) if read else (0, 0)
+                if given > seq:
+                    found[topic, partition] = Unread(given, seq, at)
+            return found
+
+        return await self._look(unread)
 
     async def go_back(self, epoch: int, topics: Collection[str]) -> bool:
         def go_back(tables: Tables, _: int) -> bool:

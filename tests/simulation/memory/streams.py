@@ -43,6 +43,10 @@ class MemoryAdmin:
         await self._hop()
         return {name: self._broker.topics[name].topic_id for name in topics if name in self._broker.topics}
 
+    async def end_offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        await self._hop()
+        return {partition: self._broker.end(topic, partition) for partition in partitions}
+
     async def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
         await self._hop()
         return {name: len(self._broker.topics[name].partitions) for name in topics if name in self._broker.topics}

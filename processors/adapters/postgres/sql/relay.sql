@@ -106,6 +106,15 @@ select not exists (select from automation.ingest_progress p where p.topic = %(to
         where n.shard = %(shard)s and n.topic = %(topic)s and n.seq > coalesce(p.seq, 0)
        );
 
+-- name: unread
+-- Partitions in which ingest lacks numbers that were given, and how far it has read in the topic as it is now.
+select n.topic, n.partition, n.seq, coalesce(p.seq, 0), coalesce(p.next_offset, 0)
+  from automation.relay_partitions n
+  join automation.relay_topics t on t.shard = n.shard and t.topic = n.topic
+  left join automation.ingest_progress p on p.topic = n.topic and p.partition = n.partition
+ where n.shard = %(shard)s and n.seq > coalesce(p.seq, 0) and coalesce(p.topic_id, t.topic_id) = t.topic_id
+   and n.topic in (select topic from automation.ingest_progress);
+
 -- name: advance
 -- Cursor, numbers, topics as they were used, dead letters and lease in one commit, if the epoch is still ours.
 with moved as (
@@ -131,6 +140,7 @@ with moved as (
     select dead_letter_id, 'relay', 'permanent_error', error_code, summary, raw, topic
       from moved, unnest(%(dead_letter_id)s::text[], %(error_code)s::text[], %(summary)s::text[], %(raw)s::bytea[],
                          %(dead_topic)s::text[]) as d (dead_letter_id, error_code, summary, raw, topic)
+        on conflict do nothing
 )
 select count(*) from moved;
 
