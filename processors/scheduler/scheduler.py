@@ -6,7 +6,7 @@ sooner makes it look earlier. It holds no state: killing it costs at most a look
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
@@ -41,19 +41,29 @@ class Scheduler:
         stopping = asyncio.create_task(stop.wait())
         stopping.add_done_callback(lambda _: self._woken.set())
         upkeep = time.monotonic()
+        sweeping: asyncio.Task[None] | None = None
         try:
             while not stop.is_set():
                 wait = LOOK_SECONDS
                 try:
                     wait = await self._look()
-                    if time.monotonic() >= upkeep:
-                        await self._keep_up()
-                        upkeep = time.monotonic() + RECOUNT_SECONDS
                 except AutomationError as exc:
                     _log.warning("look_failed", reason=str(exc))
+                if time.monotonic() >= upkeep:
+                    upkeep = time.monotonic() + RECOUNT_SECONDS
+                    await _attempt("recount", self._schedule.recount)
+                    # For what a scheduler left undone that died in the middle of it.
+                    await _attempt("reap", self._reap)
+                    if sweeping is not None and sweeping.done():
+                        sweeping = sweeping.result()  # raises what is no fault of the surroundings
+                    if sweeping is None:
+                        sweeping = asyncio.create_task(_attempt("sweep", self._schedule.sweep))
                 await self._rest(wait)
         finally:
             stopping.cancel()
+            if sweeping is not None:
+                sweeping.cancel()
+                await asyncio.wait([sweeping])
 
     async def _look(self) -> float:
         """One look and what follows from it; answers how long to rest, in seconds."""
@@ -78,12 +88,6 @@ class Scheduler:
         self._silent = {one: self._silent.get(one, now) for one in silent}
         return [one for one, since in self._silent.items() if now - since >= SILENCE_SECONDS]
 
-    async def _keep_up(self) -> None:
-        """What need not be quick; reaping as well, for what a scheduler left undone that died in the middle of it."""
-        await self._reap()
-        await self._schedule.sweep()
-        await self._schedule.recount()
-
     async def _reap(self, dead: Sequence[Silent] = ()) -> None:
         grants = await self._schedule.reap(dead)
         if grants:
@@ -96,3 +100,11 @@ class Scheduler:
         await asyncio.wait([waiting], timeout=seconds)
         waiting.cancel()
         self._woken.clear()
+
+
+async def _attempt(part: str, act: Callable[[], Awaitable[None]]) -> None:
+    """A part of the upkeep: one that fails comes again at the next, and keeps no other from being done."""
+    try:
+        await act()
+    except AutomationError as exc:
+        _log.warning("upkeep_failed", part=part, reason=str(exc))

@@ -12,7 +12,7 @@ from typing import Final
 import psycopg
 import structlog
 from psycopg import AsyncConnection, sql
-from psycopg.errors import LockNotAvailable
+from psycopg.errors import LockNotAvailable, ObjectNotInPrerequisiteState, UndefinedTable
 from psycopg.rows import TupleRow
 
 from processors.adapters.postgres.connections import connect
@@ -84,19 +84,30 @@ async def drop_sent_days(conn: AsyncConnection[TupleRow], keep_days: int) -> int
     """
     dropped = 0
     for day, is_attached, is_pending in await _rows(conn, "days_that_are_over", {"keep": keep_days, "most": 50}):
-        if is_attached and not is_pending:
-            if await _is_unsent(conn, day):
+        try:
+            if not await _drop_day(conn, day, is_attached=is_attached, is_pending=is_pending):
                 continue
-            await _on_day(conn, "mark", day)
-            await _on_day(conn, "detach", day)
-        elif is_pending:
-            await _on_day(conn, "finish_detaching", day)
-        await _on_day(conn, "drop", day)
+        except (UndefinedTable, ObjectNotInPrerequisiteState) as exc:
+            _log.info("partition_left", partition=day, reason=f"another process drops it: {str(exc).strip()}")
+            continue
         _log.info("partition_dropped", table="outbox", partition=day, reason="wholly sent")
         dropped += 1
         if dropped == _MOST_DROPS:
             break
     return dropped
+
+
+async def _drop_day(conn: AsyncConnection[TupleRow], day: str, *, is_attached: bool, is_pending: bool) -> bool:
+    """Says whether the day went; one that holds what was not sent stays."""
+    if is_attached and not is_pending:
+        if await _is_unsent(conn, day):
+            return False
+        await _on_day(conn, "mark", day)
+        await _on_day(conn, "detach", day)
+    elif is_pending:
+        await _on_day(conn, "finish_detaching", day)
+    await _on_day(conn, "drop", day)
+    return True
 
 
 async def _is_unsent(conn: AsyncConnection[TupleRow], day: str) -> bool:

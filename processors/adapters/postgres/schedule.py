@@ -21,7 +21,7 @@ from schemas.errors import Unavailable
 
 _log = structlog.get_logger("schedule")
 MOST = 1000
-MOST_SWEEPS = 20
+SWEEP_SECONDS = 10.0  # a table and an upkeep
 # After a start of Postgres or of this connection executors are still on their way back: nothing is known of them.
 GRACE_SECONDS = 3.0
 _SWEEPS = ("sweep_keys", "sweep_inbox", "sweep_lanes", "sweep_sessions", "sweep_mail")
@@ -79,20 +79,25 @@ class PostgresSchedule:
             await self._commit([*lock_queues([project], [queue]), (sql["recount"], one)])
 
     async def sweep(self) -> None:
-        for name in _SWEEPS:
-            for _ in range(MOST_SWEEPS):
-                if await self._sweep(name) < MOST:
-                    break
-        self._measures.set("oldest_snapshot_age_seconds", (await self._ask("oldest_snapshot"))[0][0])
+        """On connections of its own: it takes as long as it takes, and no look waits for it."""
+        conn = await connect(self._dsn, "upkeep")
+        try:
+            for name in _SWEEPS:
+                try:
+                    await _sweep(conn, name)
+                except psycopg.Error as exc:
+                    _log.warning("sweep_failed", part=name, reason=str(exc).strip())
+            await self._tell_of_snapshots(conn)
+        finally:
+            await conn.close()
         await keep_partitions(self._dsn, self._outbox_days, self._measures)
 
-    async def _sweep(self, name: str) -> int:
-        """One bounded delete; answers how many rows went."""
-        conn = await self._connection()
+    async def _tell_of_snapshots(self, conn: AsyncConnection[TupleRow]) -> None:
         try:
-            return (await conn.execute(statements("scheduler")[name], {"most": MOST})).rowcount
+            cursor = await conn.execute(statements("scheduler")["oldest_snapshot"])
+            self._measures.set("oldest_snapshot_age_seconds", (await cursor.fetchall())[0][0])
         except psycopg.Error as exc:
-            raise await self._away(name, exc) from exc
+            _log.warning("sweep_failed", part="oldest_snapshot", reason=str(exc).strip())
 
     async def _connection(self) -> AsyncConnection[TupleRow]:
         if self._conn is None or self._conn.closed:
@@ -118,3 +123,12 @@ class PostgresSchedule:
             return await commit(await self._connection(), batch)
         except ConnectionLostError as exc:
             raise Unavailable("E_UNAVAILABLE", f"the connection to Postgres broke: {exc}") from exc
+
+
+async def _sweep(conn: AsyncConnection[TupleRow], name: str) -> None:
+    """Bounded deletes until nothing is left or the time is over."""
+    until = time.monotonic() + SWEEP_SECONDS
+    while (await conn.execute(statements("scheduler")[name], {"most": MOST})).rowcount >= MOST:
+        if time.monotonic() >= until:
+            _log.warning("sweep_goes_on_later", part=name, seconds=SWEEP_SECONDS)
+            return
