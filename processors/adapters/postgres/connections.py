@@ -69,7 +69,8 @@ def cut(conn: AsyncConnection[TupleRow]) -> None:
 
     Neither a cancellation (the driver then waits for the server to confirm it) nor `close` would wake them.
     """
-    with suppress(OSError), socket.socket(fileno=os.dup(conn.fileno())) as wire:  # it may have broken meanwhile
+    # It may have broken meanwhile, or the driver closed it.
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.fileno())) as wire:
         wire.shutdown(socket.SHUT_RDWR)
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from processors.adapters.postgres.connections import connect, cut
 from processors.adapters.postgres.door import PostgresDoor
 from processors.adapters.postgres.ingest_log import PostgresIngestLog
 from processors.adapters.postgres.journal import PostgresJournal
@@ -151,3 +152,10 @@ async def test_a_door_whose_server_falls_silent_answers_in_time_and_loses_nothin
     assert {bytes(value) for value in await lab.column("select value from automation.outbox")} == {item.envelope}
     await door.aclose()
     await notifier.aclose()
+
+
+async def test_a_connection_that_is_closed_already_can_be_cut(lab: Lab) -> None:
+    conn = await connect(lab.dsn, "door")
+    await conn.close()
+    cut(conn)
+    assert conn.closed
