@@ -46,7 +46,11 @@ class BundleFolder:
 
     def __init__(self) -> None:
         self.root = Path(tempfile.mkdtemp(prefix=PREFIX))
-        self._lock = _locked(self.root)
+        try:
+            self._lock = _locked(self.root)
+        except OSError:
+            shutil.rmtree(self.root, ignore_errors=True)
+            raise
         self._unpacking: dict[str, asyncio.Future[Path]] = {}
         self._homes = 0
 
@@ -67,8 +71,9 @@ class BundleFolder:
             self._unpacking[bundle.digest] = known
         try:
             return await asyncio.shield(known)
-        except (Refused, OSError):
-            self._unpacking.pop(bundle.digest, None)
+        except Exception:
+            if self._unpacking.get(bundle.digest) is known:
+                del self._unpacking[bundle.digest]
             raise
 
     async def remove(self) -> None:

@@ -4,7 +4,8 @@ A host that dies makes suspects of all that were in it, and a lost executor of a
 a few hosts apart from everybody else; whoever is in another one that dies is from then on alone in its host. So the
 one that kills is found, and its neighbours do not wait for each other.
 
-A key whose host dies before it has imported a program waits longer for each next one.
+A key whose host dies before it has imported a program waits longer for each next one. Of one that did not even come
+up no run is suspected.
 """
 
 import asyncio
@@ -155,7 +156,7 @@ class Fleet:
     async def _begin(self, host: Host, delay: float) -> None:
         try:
             await self._starter.begin(host, delay)
-        except OSError as exc:
+        except Exception as exc:  # noqa: BLE001  nobody else ends a host that has not begun
             _log.exception("step_host_not_started", interpreter=self._settings.interpreter)
             host.kill(f"the step host cannot be started: {exc}", Cause.START)
 

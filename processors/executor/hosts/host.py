@@ -63,8 +63,8 @@ class HostOwner(Protocol):
     def host_empty(self, host: "Host") -> None:
         """The last run has left it."""
 
-    def give_up(self, runs: Sequence[HeldRun], reason: str, culprits: Collection[str]) -> None:
-        """The runs have no body any more. `culprits` are runs by whose doing; none: it cannot be told."""
+    def give_up(self, runs: Sequence[HeldRun], reason: str, suspects: Collection[str]) -> None:
+        """The runs have no body any more. `suspects` are runs by whose doing that may be."""
 
     def refuse(self, run: HeldRun, error: ErrorInfo) -> None:
         """The run cannot begin in any host."""
@@ -144,6 +144,8 @@ class Host:
         self._set_context()
         self._process.watch(self._exited)
         await self._process.drain()
+        if self._process.returncode is not None:
+            return  # so soon; its end is on its way
         await self._link.open(self._process.take_socket())
 
     def greeted(self, version: int) -> None:
@@ -316,8 +318,14 @@ class Host:
                 self._leave_over(run)
             self._forget(run)
         if given_up:
-            self.owner.give_up(given_up, reason, self.culprits)
+            self.owner.give_up(given_up, reason, self._suspects(given_up))
         self._note_empty()
+
+    def _suspects(self, given_up: Iterable[HeldRun]) -> Collection[str]:
+        """The culprits, or everybody where those cannot be told; nobody before any code of an author's could run."""
+        if self._version is None or self.cause is Cause.START:
+            return ()
+        return self.culprits or {run.run_id for run in given_up}
 
     def left_over(self, run_id: str, fence: int, attempt: Attempt) -> None:
         """It runs here for a run that has left. Its time counts from the actual start."""

@@ -109,9 +109,11 @@ class HostProcess:
             loop.add_reader(descriptor, self._ended_by_descriptor, descriptor)
 
     async def drain(self) -> None:
-        """Read what it prints, to the end of both pipes."""
+        """Read what it prints, to the end of both pipes; they are closed where it has ended meanwhile."""
         loop = asyncio.get_running_loop()
         for stream in ("stdout", "stderr"):
+            if self.returncode is not None:
+                return
             pipe = self._pipes.pop(stream)
             transport, _ = await loop.connect_read_pipe(partial(self._output.reader, stream), pipe)
             self._transports.append(transport)

@@ -32,7 +32,7 @@ class HostSettings:
     items: int = 10_000
     memory_mb: int = 1024
 
-    hello_within: float = 15.0
+    hello_within: float = 30.0
     load_within: float = 30.0
     grace: float = 2.0
     silence: float = 5.0

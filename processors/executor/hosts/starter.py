@@ -41,7 +41,11 @@ class Starter:
             if host.stage is Stage.STARTING:
                 home = self._open_folder().new_home(account)
                 memory = self._settings.asked_bytes
-                await host.begin(Plan(self._settings.interpreter, account, home, self._environment, memory))
+                try:
+                    await host.begin(Plan(self._settings.interpreter, account, home, self._environment, memory))
+                finally:
+                    if not host.begun:
+                        home.rmdir()
 
     async def aclose(self) -> None:
         if self._account is not None:
@@ -56,10 +60,16 @@ class Starter:
         return self._folder
 
     async def _the_account(self) -> Account:
-        """Tried once: it costs the start of an interpreter."""
-        if self._account is None:
-            self._account = asyncio.ensure_future(self._prepare())
-        return await asyncio.shield(self._account)
+        """Found out once: it costs the start of an interpreter."""
+        account = self._account
+        if account is None:
+            account = self._account = asyncio.ensure_future(self._prepare())
+        try:
+            return await asyncio.shield(account)
+        except Exception:
+            if self._account is account:
+                self._account = None
+            raise
 
     async def _prepare(self) -> Account:
         folder = self._open_folder()

@@ -11,8 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-import structlog
-
+from processors.engine.requests import BodyEnd, BodyStatus
 from processors.executor.hosts import calls
 from processors.executor.hosts.fleet import Fleet
 from processors.executor.hosts.held import Attempt, HeldRun, Launch
@@ -22,10 +21,9 @@ from processors.executor.hosts.starter import Bundles, Starter
 from processors.executor.hosts.watch import Watch
 from processors.ports.bodies import BodyListener, BodyStart
 from processors.ports.measures import Measures
+from processors.runtime.patience import Patience
 from schemas.errors import Refused
 from schemas.records import ErrorInfo
-
-_log = structlog.get_logger(__name__)
 
 Definition = tuple[str, int]
 
@@ -113,8 +111,15 @@ class StepHosts:
 
     def close_run(self, run_id: str, fence: int, cause: str) -> None:
         run = self._held(run_id, fence)
-        if run is not None:
+        if run is None:
+            return
+        if run.start is None:
             self._send(run, {"t": "CLOSE", "run": run_id, "fence": fence, "cause": cause})
+            return
+        run.over = True  # no code of it has begun, and none will
+        if run.host is not None:
+            run.host.drop(run)
+        asyncio.get_running_loop().call_soon(self._closed, run, cause)
 
     def drop(self, run_id: str, fence: int) -> None:
         run = self._held(run_id, fence)
@@ -159,6 +164,13 @@ class StepHosts:
             error = ErrorInfo("E_CANCELLED", "CancelledError", f"step {attempt.item!r} was cancelled", retryable=False)
             self._listener.failed(*run.name, attempt.item, attempt.number, attempt.token, error, 0.0)
 
+    def _closed(self, run: HeldRun, cause: str) -> None:
+        """A run that was closed before its body began, unless it was dropped since."""
+        if self._runs.get(run.run_id) is run:
+            self._remove(run)
+            error = ErrorInfo("E_CANCELLED", "Cancelled", cause, retryable=False)
+            self._listener.turned(*run.name, 0, [], BodyEnd(BodyStatus.CANCELLED, error=error))
+
     def _remove(self, run: HeldRun) -> None:
         run.over = True
         if self._runs.get(run.run_id) is run:
@@ -170,33 +182,39 @@ class StepHosts:
             run.host.drop(run)
 
     async def _fetch(self, definition: Definition) -> None:
-        """Bring the files of a definition, and place the runs that wait for them."""
-        try:
-            program = self._programs[definition] = await self._starter.program(*definition)
-        except Refused as exc:
-            self._settle_fetch(definition, partial(self._refused, error=_refusal(exc)))
-        except Exception as exc:  # noqa: BLE001  whatever the store raises, the runs must not wait for ever
-            _log.warning("bundle_not_fetched", definition_id=definition[1], error=str(exc))
-            reason = f"the bundle could not be fetched: {exc}"
-            self._settle_fetch(definition, lambda run: self._lost([run], reason))
-        else:
-            self._settle_fetch(definition, lambda run: self._place(run, program))
-
-    def _settle_fetch(self, definition: Definition, settle: Callable[[HeldRun], None]) -> None:
+        """Bring the files of a definition, and place the runs that wait for them. Without them it tries again for as
+        long as a run waits: none is at fault when the store is away or the disk is full.
+        """
+        patience = Patience("bundle_not_fetched", definition_id=definition[1])
+        settle: Callable[[HeldRun], None] | None = None
+        while settle is None and self._waiting_for(definition):
+            try:
+                program = self._programs[definition] = await self._starter.program(*definition)
+            except Refused as exc:
+                settle = partial(self._refused, error=_refusal(exc))
+            except Exception as exc:  # noqa: BLE001  whatever it is, it is logged, and the runs have no part in it
+                await patience.pause(exc)
+            else:
+                settle = partial(self._place, program=program)
         del self._fetching[definition]
-        for run in self._waiting.pop(definition, []):
-            if not run.over:
+        for run in self._waiting_for(definition):
+            if settle is not None:
                 settle(run)
+        del self._waiting[definition]
+
+    def _waiting_for(self, definition: Definition) -> list[HeldRun]:
+        waiting = self._waiting[definition] = [run for run in self._waiting[definition] if not run.over]
+        return waiting
 
     def _place(self, run: HeldRun, program: Program) -> None:
         self._fleet.place(run, program, 0 if run.start is None else run.start.losses)
 
-    def _lost(self, runs: Sequence[HeldRun], reason: str, culprits: Collection[str] = ()) -> None:
+    def _lost(self, runs: Sequence[HeldRun], reason: str, suspects: Collection[str]) -> None:
         unbegun = [(run.run_id, item) for run in runs for item in run.unbegun]
         for run in runs:
             self._remove(run)
         for suspected in (True, False):
-            names = [run.name for run in runs if (not culprits or run.run_id in culprits) is suspected]
+            names = [run.name for run in runs if (run.run_id in suspects) is suspected]
             if names:
                 self._listener.lost(names, reason, suspected=suspected, unbegun=unbegun)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from processors.executor.hosts import CodeBundle, HostSettings, StepHosts
+from processors.executor.hosts.starter import Bundles
 from processors.ports.measures import Measures
 from processors.ports.runs import NewRun
 from tests.integration.executor.works import Working, Works
@@ -27,7 +28,10 @@ class AtWork:
         self.folder = folder
         self.measures = Measures()
 
-    async def begin(self, flow: str, *, lease: float = 30.0, settings: HostSettings | None = None) -> None:
+    async def begin(
+        self, flow: str, *, lease: float = 30.0, settings: HostSettings | None = None, bundles: Bundles | None = None
+    ) -> None:
+        """`bundles` where the files of the flow are not to be had at once."""
         bundle = CodeBundle("sha256:t", {"flow.py": IMPORTS + flow}, "flow.py", "t", "1")
 
         async def bundle_of(project_id: str, definition_id: int) -> CodeBundle:
@@ -36,7 +40,7 @@ class AtWork:
         await self.works.lab.queue()
         self.working = await self.works.executor(lease=lease, measures=self.measures)
         chosen = settings or quick(silence=20.0)
-        hosts = StepHosts(self.working.executor.listener, bundle_of, chosen, self.measures)
+        hosts = StepHosts(self.working.executor.listener, bundles or bundle_of, chosen, self.measures)
         self.working.executor.attach({"code": hosts})
         self.works.schedule()
 

@@ -290,18 +290,18 @@ async def test_a_version_that_the_bundle_lacks_is_told(scripted: Scripted, shelf
     assert story.diverged.code == "E_VERSION_UNKNOWN"
 
 
-async def test_a_definition_that_is_refused_blocks_and_a_store_that_is_away_loses(
+async def test_a_definition_that_is_refused_blocks_and_one_that_is_away_is_waited_for(
     scripted: Scripted, shelf: Shelf
 ) -> None:
     shelf.bundles[1] = Refused("E_VERSION_UNKNOWN", "there is no definition 1")
     shelf.bundles[2] = Unavailable("E_UNAVAILABLE", "the store is away")
-    refused, away = scripted.start("run_1", 1), scripted.start("run_2", 2)
-    await scripted.until(lambda: refused.diverged and away.lost)
+    refused, away = scripted.start("run_1", 1), scripted.start("run_2", 2, given='{"n": 1}')
+    await scripted.until(lambda: refused.diverged)
     assert refused.diverged is not None
     assert refused.diverged.code == "E_VERSION_UNKNOWN"
     shelf.put(THREE, definition=2)
-    back = scripted.start("run_2", 2, given='{"n": 1}')
-    await scripted.until(lambda: back.end)
+    await scripted.until(lambda: away.end)
+    assert away.lost is None
 
 
 async def test_a_bundle_with_a_path_out_of_its_folder_is_refused(scripted: Scripted, shelf: Shelf) -> None:

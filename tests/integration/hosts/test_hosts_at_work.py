@@ -1,7 +1,13 @@
 """Real hosts under a real executor on the real log: what faults of steps cost, and what the record says of them."""
 
+import sys
+import time
+
 import pytest
 
+from processors.engine.decide import CLOSE_GRACE
+from processors.executor.hosts import CodeBundle
+from schemas.errors import Unavailable
 from tests.integration.hosts.at_work import AtWork
 from tests.integration.hosts.scripted import quick
 from tests.support.waiting import until
@@ -172,3 +178,46 @@ async def body(ctx, input):
     await until(is_kept, "the late result", 30)
     (late,) = await at_work.works.lab.rows("select * from automation.late_attempts")
     assert (late["run_id"], late["fence"], late["step_id"], late["status"]) == (run.run_id, 1, "a", "succeeded")
+
+
+async def test_no_run_is_condemned_for_hosts_that_do_not_come_up(at_work: AtWork) -> None:
+    """More of them than the losses that end a run, some of which are killed; then the interpreter is mended."""
+    tries, interpreter = at_work.folder / "tries", at_work.folder / "python"
+    interpreter.write_text(
+        f'#!/bin/sh\necho >> {tries}\n[ $(wc -l < {tries}) -gt 6 ] && exec {sys.executable} "$@"\nkill -9 $$\n',
+        encoding="utf-8",
+    )
+    interpreter.chmod(0o755)
+    settings = quick(interpreter=str(interpreter), drop_root=False, spare=False, backoff_base=0.05, silence=20.0)
+    await at_work.begin(
+        """
+@workflow("t", version=1)
+async def body(ctx, input):
+    await step.run("a", timeout="60s", fn=lambda: 1)
+""",
+        settings=settings,
+    )
+    runs = await at_work.make("1", "2")
+    assert await at_work.states(runs) == {"succeeded": 2}
+    for run in runs:
+        told = await at_work.attempts(run)
+        assert told[-2:] == ["a 2 succeeded", "~run 0 ended"]  # the first is recorded as lost: it might have begun
+    assert at_work.measures.value("host_deaths_total", "signal") == 6
+
+
+async def test_a_run_that_waits_for_its_bundle_is_cancelled_at_once(at_work: AtWork) -> None:
+    asked = 0
+
+    async def away(project_id: str, definition_id: int) -> CodeBundle:
+        nonlocal asked
+        asked += 1
+        raise Unavailable("E_UNAVAILABLE", "Postgres is away")
+
+    await at_work.begin("", bundles=away)
+    (run,) = await at_work.make("1")
+    await until(lambda: asked > 1, "a second try")
+    began = time.monotonic()
+    await at_work.works.lab.send_mail(run.run_id, "cancel", '{"reason":"ordered twice"}')
+    at_work.working.executor.look_for_mail()
+    assert await at_work.states([run]) == {"cancelled": 1}
+    assert time.monotonic() - began < CLOSE_GRACE.total_seconds()
