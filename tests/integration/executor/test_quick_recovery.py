@@ -143,10 +143,8 @@ async def test_d25_a_run_that_kills_its_executor_each_time_ends_alone(works: Wor
     await works.make(*neighbours, poison)
     deaths = 0
     while not await is_over(works, poison.run_id):
-        working = await works.executor(f"executor-{deaths}", lease=600)
-        working.bodies.gate("poison")
-        if deaths < 2:
-            working.bodies.gate("slow")
+        gates = ("poison", "slow") if deaths < 2 else ("poison",)
+        working = await works.executor(f"executor-{deaths}", lease=600, gates=gates)
         await are_watched(works, 1)
         begun = partial(has_begun, working, poison.run_id, "poison")
 

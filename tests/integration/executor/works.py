@@ -60,10 +60,14 @@ class Works:
         lease: float = 30.0,
         kind_of: Callable[[int], Any] = always_code,
         measures: Measures | None = None,
+        gates: Sequence[str] = (),
     ) -> Working:
+        """`gates` are the steps that wait from its first moment on."""
         journal = PostgresJournal(self.lab.dsn, owner, lease)
         executor = Executor(journal, kind_of, RUN_EVENTS, slots, lease, measures=measures)
         bodies = ScriptedBodies(executor.listener, self._script_of)
+        for name in gates:
+            bodies.gate(name)
         executor.attach({"code": bodies, "yaml": bodies})
         working = Working(journal, executor, bodies)
         self._working.append(working)
