@@ -191,7 +191,7 @@ class _Relay:
         """Answers how long to pause."""
         names = {row.topic for row in rows}
         await self._topics.find(names)
-        if lost := await self._topics.lost():  # a broker that comes back may tell of its topics one by one
+        if lost := self._topics.found_lost():  # a broker that comes back may tell of its topics one by one
             await self._go_back(epoch, lost)
             return 0.0
         unread = [name for name in self._topics.grown(names) if not await self._store.is_read_up(name)]

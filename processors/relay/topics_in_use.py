@@ -36,6 +36,10 @@ class TopicsInUse:
         """Topics that are not the ones they were: the broker has lost what was in them."""
         if not self._found or time.monotonic() - self._asked_at > _FRESH_SECONDS:
             await self._ask(set())
+        return self.found_lost()
+
+    def found_lost(self) -> set[str]:
+        """The same, by what the broker told last."""
         return {name for name, found in self._found.items() if self._used.get(name, found).topic_id != found.topic_id}
 
     async def find(self, names: set[str]) -> None:
