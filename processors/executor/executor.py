@@ -18,7 +18,6 @@ import structlog
 
 from processors.engine import commands
 from processors.engine.decide import decide
-from processors.engine.state import fold
 from processors.executor.commits import UNSTORABLE_BLOCK, commit_apart, defect_record, is_worth_a_commit, leave_out
 from processors.executor.effects import EffectRunner, Waiting
 from processors.executor.endings import CRASH_LOOP
@@ -26,9 +25,10 @@ from processors.executor.late import LateResults
 from processors.executor.listener import Listener
 from processors.executor.live_run import LiveRun
 from processors.executor.mail import open_mail
+from processors.executor.recall import recalled
 from processors.ports import crash_points
 from processors.ports.bodies import Bodies, BodyListener
-from processors.ports.journal import Batch, Claim, Entry, Journal, Release, SessionOver
+from processors.ports.journal import Batch, Claim, Entry, Journal, Release, SessionOver, UnreadableLog
 from processors.ports.measures import Measures
 from schemas.errors import AutomationError, Broken, Refused, Unavailable
 from schemas.records import ErrorInfo, Record
@@ -358,10 +358,8 @@ class Executor:
             await self._begin(claim, logs.get(claim.run_id, []))
         self.measures.count("runs_claimed_total", len(fresh))
 
-    async def _begin(self, claim: Claim, records: Sequence[Record]) -> None:
-        state = fold(claim.run_id, claim.generation, records)
-        state.most_crashes, state.crashes = claim.max_attempts, claim.crashes
-        command: commands.Command = commands.Claimed(claim.owner_lost)
+    async def _begin(self, claim: Claim, log: Sequence[Record] | UnreadableLog) -> None:
+        state, command = recalled(claim, log)
         try:
             kind = await self._kind_of(claim.definition_id)
         except Refused as exc:

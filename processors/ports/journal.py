@@ -4,7 +4,7 @@ A journal is one session. When the session is over nothing that it holds can be 
 runs belong to somebody else: whoever hears `SessionOver` forgets all of its runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -118,6 +118,14 @@ class LateAttempt:
     cost: float
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadableLog:
+    """A log with a record that another version has written; `seq` is its last number."""
+
+    seq: int
+    reason: str
+
+
 @dataclass(slots=True)
 class Batch:
     """What gathered. `hinted` are runs that a command named, `room` how many more runs may be taken, `crashes` how
@@ -161,7 +169,7 @@ class Journal(Protocol):
         of a commit whose connection broke. Raises `SessionOver`.
         """
 
-    async def histories(self, run_ids: Sequence[str]) -> dict[str, list[Record]]:
+    async def histories(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Record] | UnreadableLog]:
         """The logs of claimed runs, for the fold."""
 
     async def unread_mail(self) -> Sequence[Mail]:

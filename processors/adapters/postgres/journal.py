@@ -7,7 +7,7 @@ batch was committed. What the old connection sends later is fenced by the epoch.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import psycopg
@@ -21,7 +21,7 @@ from processors.adapters.postgres.clock import DatabaseClock
 from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.liveness import Liveness
 from processors.adapters.postgres.statements import statements
-from processors.ports.journal import Batch, Claim, LateAttempt, Mail, Release, SessionOver
+from processors.ports.journal import Batch, Claim, LateAttempt, Mail, Release, SessionOver, UnreadableLog
 from schemas.errors import Broken, Unavailable
 from schemas.records import Record
 
@@ -108,11 +108,11 @@ class PostgresJournal:
                 self._lease_ends = sent + self._lease
                 return plan.claims(results, self._clock.observe)
 
-    async def histories(self, run_ids: Sequence[str]) -> dict[str, list[Record]]:
-        logs: dict[str, list[Record]] = {run_id: [] for run_id in run_ids}
+    async def histories(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Record] | UnreadableLog]:
+        rows: dict[str, list[TupleRow]] = {run_id: [] for run_id in run_ids}
         for row in await self._ask("read_logs", {"runs": list(run_ids)}):
-            logs[row[0]].append(journal_batch.record_of(row))
-        return logs
+            rows[row[0]].append(row)
+        return {run_id: journal_batch.log_of(log) for run_id, log in rows.items()}
 
     async def unread_mail(self) -> Sequence[Mail]:
         return [Mail(*row) for row in await self._ask("read_mail", {"session": self._session})]

@@ -11,7 +11,7 @@ from psycopg.rows import TupleRow
 from processors.adapters.postgres.batches import Statement
 from processors.adapters.postgres.columns import columns
 from processors.adapters.postgres.statements import statements
-from processors.ports.journal import Batch, Claim, LateAttempt, RunEnd, RunRest
+from processors.ports.journal import Batch, Claim, LateAttempt, RunEnd, RunRest, UnreadableLog
 from schemas.records import ErrorInfo, Kind, Record, Status
 
 _encode = msgspec.json.Encoder().encode
@@ -138,6 +138,14 @@ def _error_text(error: ErrorInfo | None) -> str | None:
 
 def claim_of(row: Sequence[Any]) -> Claim:
     return Claim(*row)
+
+
+def log_of(rows: Sequence[TupleRow]) -> list[Record] | UnreadableLog:
+    """A run's log from its rows of `read_logs`, in their order."""
+    try:
+        return [record_of(row) for row in rows]
+    except (ValueError, msgspec.MsgspecError) as exc:
+        return UnreadableLog(rows[-1][1], str(exc))
 
 
 def record_of(row: Sequence[Any]) -> Record:

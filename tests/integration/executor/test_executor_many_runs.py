@@ -130,3 +130,23 @@ async def test_no_more_runs_are_held_than_there_are_slots_by_much(works: Works) 
     await works.make(*(works.lab.run() for _ in range(60)))
     assert {row["state"] for row in await works.ended(60)} == {"succeeded"}
     assert most <= 10
+
+
+@pytest.mark.parametrize("fault", ["kind = 'portal'", "seq = seq + 7", "error = '[7]'"])
+async def test_a_run_whose_log_cannot_be_read_is_blocked_alone(works: Works, fault: str) -> None:
+    """As a later release may have written it: whoever claims it must not fall over it."""
+    works.script = [[Act("reserve"), Act("charge")]]
+    await works.lab.queue()
+    works.schedule()
+    first = await works.executor()
+    reached = first.bodies.gate("charge")
+    bad, good = works.lab.run(), works.lab.run()
+    await works.make(bad, good)
+    await asyncio.wait_for(reached.wait(), 10)
+    await until(lambda: sum(first.bodies.begun.values()) == 4, "both are inside", 10)
+    await first.kill()
+    await works.lab.rows(f"update automation.step_attempts set {fault} where run_id = %s", bad.run_id)  # noqa: S608
+    await works.executor("executor-2")
+    (row,) = await works.ended()
+    assert (row["run_id"], row["state"]) == (good.run_id, "succeeded")
+    await works.is_in(bad.run_id, "blocked")
