@@ -151,11 +151,17 @@ class Reading:
     def __init__(self, bootstrap: str) -> None:
         settings = {"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False}
         self._consumer = confluent_kafka.Consumer({**settings, "auto.offset.reset": "earliest"})
+        self._partitions = 0
+
+    def _begin(self) -> None:
+        """Nothing is assigned while the topic that was deleted is not there again."""
         topic = "a44.run-events.v1"
-        count = len(self._consumer.list_topics(topic, timeout=20).topics[topic].partitions)
-        self._consumer.assign([confluent_kafka.TopicPartition(topic, n, 0) for n in range(count)])
+        self._partitions = len(self._consumer.list_topics(topic, timeout=20).topics[topic].partitions)
+        self._consumer.assign([confluent_kafka.TopicPartition(topic, n, 0) for n in range(self._partitions)])
 
     def more(self) -> list[str]:
+        if not self._partitions:
+            self._begin()
         messages = self._consumer.consume(500, timeout=0.3)
         events = [decode_run_event(message.value()) for message in messages if message.error() is None]
         return [event.run_id for event in events if event.state == "succeeded"]
