@@ -46,8 +46,7 @@ returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.defini
 with mine as (
     select r.run_id
       from automation.live_runs r
-     where r.state = 'granted'
-       and (r.crashes < 2 or r.has_mail or r.deadline_at <= statement_timestamp())
+     where r.state = 'granted' and r.crashes < 2
      order by r.granted_at
      limit %(room)s
        for no key update skip locked
@@ -59,10 +58,17 @@ with mine as (
      order by r.granted_at
      limit 1
        for no key update skip locked
+), ending as (
+    select r.run_id
+      from automation.live_runs r
+     where r.state = 'granted' and r.crashes >= 2 and (r.has_mail or r.deadline_at <= statement_timestamp())
+     order by r.granted_at
+     limit %(room)s
+       for no key update skip locked
 )
 update automation.live_runs r
    set state = 'running', session_id = %(session)s, started_at = coalesce(r.started_at, clock_timestamp())
- where r.run_id = any(array(select run_id from mine union all select run_id from suspect))
+ where r.run_id = any(array(select run_id from mine union all select run_id from suspect union all select run_id from ending))
 returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
           r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
           r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes,
