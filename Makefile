@@ -33,7 +33,8 @@ test: $(STAMP) ## the whole suite, on given addresses, containers or the embedde
 
 # What touches no broker would only run the same again.
 KAFKA_SUITES := tests/integration/embedded tests/integration/kafka tests/integration/relay \
-	tests/acceptance/broker_lost tests/acceptance/durable_pipelines tests/acceptance/main_job tests/acceptance/stopping
+	tests/acceptance/broker_lost tests/acceptance/durable_pipelines/test_crashes.py tests/acceptance/main_job \
+	tests/acceptance/stopping/test_graceful_stop.py
 
 test-kafka: $(STAMP) compose/kafka/target/libs/.fetched ## the suites that touch a broker, on Apache Kafka (needs Java 17 and Maven)
 	@A44_TEST_BROKER=apache $(BIN)/python -m pytest -n 3 --dist worksteal $(KAFKA_SUITES)

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from tests.acceptance.durable_pipelines.relayops import RelayOps, values_of
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 ROOT = Path(__file__).parents[3]
@@ -38,4 +39,9 @@ async def test_the_naive_dual_write_forgets_to_tell_the_broker(relayops: RelayOp
         assert await naive_dual_write(relayops, "invoice-2", "after_db_write_before_publish") == -9
         rows = await (await database.execute("select document from naive_results order by 1")).fetchall()
     assert rows == [("invoice-1",), ("invoice-2",)]  # both results are there
+
+    def is_told() -> bool:
+        return bool(values_of(relayops.stack.kafka_bootstrap, "relayops.naive"))
+
+    await until(is_told, "the first one is told", 60)
     assert values_of(relayops.stack.kafka_bootstrap, "relayops.naive") == [b"invoice-1"]  # nobody will hear of one

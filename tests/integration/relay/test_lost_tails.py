@@ -70,7 +70,8 @@ async def test_what_the_broker_lost_at_the_end_goes_out_again(stage: Stage) -> N
         losing.loses = False
         await ingest_is_at(stage, outbox, offset=2, seq=2)
         records = await stage.until_published("c", "d")
-    assert [(record.value, record.seq) for record in records[-2:]] == [("c", 3), ("d", 4)]
+    (before, first), (after, second) = [(record.value, record.seq) for record in records[-2:]]
+    assert (before, after, second) == ("c", "d", first + 1)
     assert stage.measures.value("relay_rewinds_total") >= 1
 
 
