@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from ops.local import LocalStack
 from ops.local.role_process import RoleProcess
+from processors.adapters.postgres.relay_store import LEASE_SECONDS
 from tests.chaos.announcements import Announcements
 from tests.chaos.ledger import Ledger
 from tests.chaos.looker import Looker
@@ -24,7 +25,7 @@ from tests.support.waiting import until
 FLIGHT, FLIGHT_SECONDS = 2, 20.0
 RECOVERY_SECONDS = 90.0
 AWAY_SECONDS = 6.0
-OTHER_LEASES_SECONDS = 6.0  # a relay's, and a consumer's in its group
+GROUP_SECONDS = 6.0  # until a consumer group takes a silent member for gone
 DEAR_SECONDS = 0.1  # between questions that cost the machine something
 LEASE_OWNER = "select coalesce(max(owner), '') from automation.relay_shards where lease_until > clock_timestamp()"
 MOVED = """
@@ -220,7 +221,7 @@ class Faults:
     async def _pause_relay(self, _: float) -> Fault:
         process = await self._publishing_relay()
         fault = Fault(Kind.RELAY_PAUSED, process.name, time.time())
-        await self._hold(process)
+        await self._hold(process, LEASE_SECONDS)
         return fault
 
     async def _publishing_relay(self) -> RoleProcess:
@@ -234,11 +235,11 @@ class Faults:
         await self._hold(process)
         return fault
 
-    async def _hold(self, process: RoleProcess) -> None:
+    async def _hold(self, process: RoleProcess, lease: float = GROUP_SECONDS) -> None:
         """Paused for longer than any lease, its own or its group's."""
         process.pause()
         try:
-            await asyncio.sleep(max(self._lease, OTHER_LEASES_SECONDS) + 1.5)
+            await asyncio.sleep(max(self._lease, lease) + 1.5)
         finally:
             process.go_on()
 

@@ -25,6 +25,8 @@ from processors.ports.relay import Cursor, Hold, OutboxRow, Outlook, Progress, T
 from schemas.errors import Refused, Unavailable
 
 _log = structlog.get_logger("relay")
+# Half of it is what a broker may take to answer a batch: a busy one, to a producer that is new, takes seconds.
+LEASE_SECONDS: Final = 10.0
 MOST_CHECKPOINTS: Final = 32
 _KEEPALIVE: Final = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 
@@ -176,7 +178,7 @@ class PostgresRelayStore:
 
 @asynccontextmanager
 async def open_relay_store(
-    dsn: str, *, shard: int = 0, lease: float = 6.0, measures: Measures | None = None
+    dsn: str, *, shard: int = 0, lease: float = LEASE_SECONDS, measures: Measures | None = None
 ) -> AsyncIterator[PostgresRelayStore]:
     """A store with its listener running. Connects when first asked; `lease` is in seconds."""
     store = PostgresRelayStore(dsn, shard, lease)
