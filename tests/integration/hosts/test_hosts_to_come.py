@@ -186,7 +186,7 @@ async def test_a_host_that_does_not_come_up_suspects_nobody_and_the_next_one_wai
     if does is not None:
         _interpreter(interpreter, does)
     scripted = with_settings(
-        quick(interpreter=str(interpreter), drop_root=False, spare=False, hello_within=0.3, backoff_base=0.2)
+        quick(interpreter=str(interpreter), drop_root=False, spare=False, hello_within=1.0, backoff_base=0.2)
     )
     definition, took = shelf.put(DONE), []
     for fence in range(1, 4):
@@ -199,8 +199,13 @@ async def test_a_host_that_does_not_come_up_suspects_nobody_and_the_next_one_wai
     assert took[2] > 0.4
     interpreter.unlink(missing_ok=True)
     _interpreter(interpreter, f'exec {sys.executable} "$@"')
-    story = scripted.start("run_0", definition, fence=4)
-    await scripted.until(lambda: story.end)
+    # On a crowded machine a real host may say hello too late as well: its run is then given again.
+    for fence in range(4, 10):
+        story = scripted.start("run_0", definition, fence=fence)
+        await scripted.until(lambda: story.end or story.lost)  # noqa: B023 - asked before the next one
+        if story.end:
+            break
+    assert story.end
 
 
 async def test_a_host_that_dies_while_it_imports_suspects_its_runs(scripted: Scripted, shelf: Shelf) -> None:
