@@ -1,17 +1,39 @@
-"""One running stack for the tests that watch it or kill parts of it; each test makes its own keys."""
+"""One running stack for the tests that watch it or kill parts of it; each test makes its own keys.
+
+A test that fails tells what every role of its stack logged last: the folder goes with the stack.
+"""
 
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
+from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from ops.local import LocalOptions, LocalStack
 from ops.settings import ROLES
 from processors.ports.crash_points import MARKED
 from tests.support.crash_site import FLOWS, Site, mark
+
+LOG_LINES = 80
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and call.when == "call":
+        given: dict[str, Any] = getattr(item, "funcargs", {})
+        stacks = {id(one): one for one in given.values() if isinstance(one, LocalStack)}
+        for stack in stacks.values():
+            for name, process in stack.processes.items():
+                lines = process.log.read_text("utf-8", "replace").splitlines() if process.log.exists() else []
+                report.sections.append((f"log of {name}", "\n".join(lines[-LOG_LINES:])))
+    return report
 
 
 def _folder() -> Path:
