@@ -18,7 +18,13 @@ class Records:
 
     def __init__(self, bootstrap: str) -> None:
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "message.timeout.ms": 20_000, "linger.ms": 5, "log_level": 0}
+            {
+                "bootstrap.servers": bootstrap,
+                "message.timeout.ms": 20_000,
+                "linger.ms": 5,
+                "log_level": 0,
+                "allow.auto.create.topics": False,
+            }
         )
         self._unsent: deque[Order] = deque()
         self.orders: dict[str, Order] = {}
