@@ -1,6 +1,8 @@
 -- The executor's batch. One pipeline from BEGIN to Sync; the first statement proves the session.
 -- Plans are kept from when tables were small, and limits and arrays are guessed as shares of a table. So hot rows are
--- found by `= any(array)` on their key or by a lateral subquery that cannot be pulled up, never by a join alone.
+-- found by `= any(array)` on their key or by a lateral subquery that cannot be pulled up, never by a join alone. Whose
+-- they are is asked inside such a subquery: beside `= any(array)` it would be answered by reading the whole session and
+-- going through the array for each of its rows, and the guess of one row that comes of it makes joins loops over loops.
 
 -- name: open_session
 -- A new session of this process.
@@ -108,20 +110,28 @@ select l.lane
 
 -- name: lock_runs
 -- The head rows that this batch will change, sorted.
-select run_id from automation.live_runs
- where run_id = any(%(runs)s::text[]) and session_id = %(session)s
- order by run_id
-   for no key update;
+select r.run_id
+  from (select u.run_id collate "C" as run_id from unnest(%(runs)s::text[]) as u (run_id) order by 1) w
+ cross join lateral (
+       select l.run_id from automation.live_runs l
+        where l.run_id = w.run_id and l.session_id = %(session)s
+          for no key update
+       ) r;
 
 -- name: end_runs
--- Ends runs: out of the live table, into history; in error: a dead letter with the whole envelope.
-with ended as (
-    delete from automation.live_runs r
-     using unnest(%(run_id)s::text[], %(state)s::text[], %(result)s::text[], %(error_code)s::text[], %(error)s::text[],
+-- Ends runs: out of the live table, into history; in error: a dead letter with the whole envelope. Under lock_runs.
+with ended as materialized (
+    select r.*, u.state as outcome, u.result, u.error_code, u.error, u.dead_letter_id, u.reason, u.summary
+      from unnest(%(run_id)s::text[], %(state)s::text[], %(result)s::text[], %(error_code)s::text[], %(error)s::text[],
                   %(dead_letter_id)s::text[], %(reason)s::text[], %(summary)s::text[])
            as u (run_id, state, result, error_code, error, dead_letter_id, reason, summary)
-     where r.run_id = u.run_id and r.run_id = any(%(run_id)s::text[]) and r.session_id = %(session)s
-    returning r.*, u.state as outcome, u.result, u.error_code, u.error, u.dead_letter_id, u.reason, u.summary
+     cross join lateral (
+           select * from automation.live_runs l
+            where l.run_id = u.run_id collate "C" and l.session_id = %(session)s
+           offset 0
+           ) r
+), gone as (
+    delete from automation.live_runs where run_id = any(array(select run_id from ended))
 ), buried as (
     insert into automation.dead_letters (
         dead_letter_id, project_id, queue_id, run_id, reason, error_code, summary, envelope, redrive_count
@@ -178,11 +188,20 @@ update automation.live_runs r
 -- name: park_runs
 -- Nothing in flight until a timer: the slot goes back, the lane stays. Mail that came meanwhile wakes at once, and the
 -- run's deadline wakes whatever waits longer.
+with mine as materialized (
+    select u.run_id collate "C" as run_id, u.state, u.visible_at
+      from unnest(%(run_id)s::text[], %(state)s::text[], %(visible_at)s::timestamptz[]) as u (run_id, state, visible_at)
+     cross join lateral (
+           select from automation.live_runs l
+            where l.run_id = u.run_id collate "C" and l.session_id = %(session)s
+           offset 0
+           ) held
+)
 update automation.live_runs r
-   set state = u.state, session_id = null, crashes = 0, lost_session = null, owner_lost = false,
-       visible_at = case when r.has_mail then clock_timestamp() else least(u.visible_at, r.deadline_at) end
-  from unnest(%(run_id)s::text[], %(state)s::text[], %(visible_at)s::timestamptz[]) as u (run_id, state, visible_at)
- where r.run_id = u.run_id and r.run_id = any(%(run_id)s::text[]) and r.session_id = %(session)s;
+   set state = m.state, session_id = null, crashes = 0, lost_session = null, owner_lost = false,
+       visible_at = case when r.has_mail then clock_timestamp() else least(m.visible_at, r.deadline_at) end
+  from mine m
+ where r.run_id = m.run_id and r.run_id = any(array(select run_id from mine));
 
 -- name: hand_on
 -- The slots of ended and parked runs go to the next ready runs, already running in this session; not where the limit
@@ -237,17 +256,35 @@ select u.topic, u.partition_key, u.value
 
 -- name: release_runs
 -- A stopping executor gives its runs back: granted again, with the next fence. Some had attempts in flight.
+with mine as materialized (
+    select u.run_id collate "C" as run_id, u.in_flight
+      from unnest(%(run_id)s::text[], %(in_flight)s::boolean[]) as u (run_id, in_flight)
+     cross join lateral (
+           select from automation.live_runs l
+            where l.run_id = u.run_id collate "C" and l.session_id = %(session)s
+           offset 0
+           ) held
+)
 update automation.live_runs r
-   set state = 'granted', session_id = null, fence = r.fence + 1, granted_at = clock_timestamp(), owner_lost = u.in_flight
-  from unnest(%(run_id)s::text[], %(in_flight)s::boolean[]) as u (run_id, in_flight)
- where r.run_id = u.run_id and r.run_id = any(%(run_id)s::text[]) and r.session_id = %(session)s;
+   set state = 'granted', session_id = null, fence = r.fence + 1, granted_at = clock_timestamp(), owner_lost = m.in_flight
+  from mine m
+ where r.run_id = m.run_id and r.run_id = any(array(select run_id from mine));
 
 -- name: set_crashes
 -- How often in a row an owner or a host was lost with the run: 0 once an attempt was committed.
+with mine as materialized (
+    select u.run_id collate "C" as run_id, u.crashes
+      from unnest(%(run_id)s::text[], %(crashes)s::smallint[]) as u (run_id, crashes)
+     cross join lateral (
+           select from automation.live_runs l
+            where l.run_id = u.run_id collate "C" and l.session_id = %(session)s
+           offset 0
+           ) held
+)
 update automation.live_runs r
-   set crashes = u.crashes, lost_session = null
-  from unnest(%(run_id)s::text[], %(crashes)s::smallint[]) as u (run_id, crashes)
- where r.run_id = u.run_id and r.run_id = any(%(run_id)s::text[]) and r.session_id = %(session)s;
+   set crashes = m.crashes, lost_session = null
+  from mine m
+ where r.run_id = m.run_id and r.run_id = any(array(select run_id from mine));
 
 -- name: give_up_session
 -- The session's process has forgotten its runs and lives: the next look of the scheduler grants them again.

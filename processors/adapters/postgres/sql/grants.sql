@@ -54,9 +54,11 @@ with item as materialized (
                trigger_id, idempotency_key, partition_key, correlation_id, operation_version, redrive_count,
                occurred_at, accepted_at, input, deadline, place
            )
-      join automation.inbox i
-        on i.consumer = 'ingest' and i.event_id = u.event_id and i.xid = pg_current_xact_id()
-       and i.event_id = any(%(event_id)s::text[])
+     cross join lateral (
+           select from automation.inbox i
+            where i.consumer = 'ingest' and i.event_id = u.event_id collate "C" and i.xid = pg_current_xact_id()
+           offset 0
+           ) seen
 ), place as (
     insert into automation.lanes as l (project_id, queue_id, lane, tail_seq, vt)
     select i.project_id, i.queue_id, i.lane, count(*), min(q.vt) + count(*)
