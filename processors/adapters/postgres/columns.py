@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
+from operator import attrgetter
 from typing import Any
 
 
 def columns(rows: Sequence[Any], names: Iterable[str]) -> dict[str, list[Any]]:
     """One array a column, in the order of the rows."""
-    return {name: [getattr(row, name) for row in rows] for name in names}
+    return {name: list(map(attrgetter(name), rows)) for name in names}
 
 
 def columns_of(rows: Sequence[Any], kind: type) -> dict[str, list[Any]]:

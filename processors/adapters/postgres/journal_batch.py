@@ -26,11 +26,12 @@ class Plan:
     claiming: list[int] = field(default_factory=list)
 
     def claims(self, results: Sequence[Sequence[TupleRow]], observe: Callable[[datetime], None]) -> list[Claim]:
-        found = []
+        """`observe` is told what time it was; the last row of a statement was the last to be claimed."""
+        found: list[Claim] = []
         for place in self.claiming:
-            for row in results[place]:
-                found.append(claim_of(row[:-1]))
-                observe(row[-1])
+            if results[place]:
+                observe(results[place][-1][-1])
+                found += [claim_of(row[:-1]) for row in results[place]]
         return found
 
 
@@ -104,9 +105,8 @@ def _entries(batch: Batch) -> dict[str, list[Any]]:
     return {
         **columns(batch.entries, ("run_id", "generation", "project_id")),
         **columns(records, ("seq", "kind", "attempt", "status", "after", "final", "key", "cost")),
+        **_errors([record.error for record in records]),
         "step_id": [record.item for record in records],
-        "error_code": [record.error.code if record.error else None for record in records],
-        "error": [_error_text(record.error) for record in records],
         "result": [record.value for record in records],
         "due_at": [record.due for record in records],
         "at": [record.recorded_at for record in records],
@@ -116,8 +116,7 @@ def _entries(batch: Batch) -> dict[str, list[Any]]:
 def _ends(batch: Batch) -> dict[str, list[Any]]:
     return {
         **columns(batch.ends, ("run_id", "state", "result", "dead_letter_id", "reason", "summary")),
-        "error_code": [end.error.code if end.error else None for end in batch.ends],
-        "error": [_error_text(end.error) for end in batch.ends],
+        **_errors([end.error for end in batch.ends]),
     }
 
 
@@ -125,15 +124,20 @@ def late_attempts(late: Sequence[LateAttempt]) -> Statement:
     """Rows beside the log."""
     return statements("executor")["keep_late"], {
         **columns(late, ("run_id", "fence", "attempt", "status", "key", "cost")),
+        **_errors([one.error for one in late]),
         "step_id": [one.item for one in late],
-        "error_code": [one.error.code if one.error else None for one in late],
-        "error": [_error_text(one.error) for one in late],
         "result": [one.value for one in late],
     }
 
 
-def _error_text(error: ErrorInfo | None) -> str | None:
-    return None if error is None else _encode(error).decode()
+def _errors(errors: list[ErrorInfo | None]) -> dict[str, list[Any]]:
+    """Their columns; as good as always nobody has one."""
+    if errors.count(None) == len(errors):
+        return {"error_code": errors, "error": errors}
+    return {
+        "error_code": [None if error is None else error.code for error in errors],
+        "error": [None if error is None else _encode(error).decode() for error in errors],
+    }
 
 
 def claim_of(row: Sequence[Any]) -> Claim:

@@ -47,14 +47,17 @@ async def read(dsn: str, values: list[Any], kind: str) -> list[Any]:
         ("text", NASTY),
         ("text", [None, *NASTY, None]),
         ("text", [None, None]),
+        ("text", [None, "", None, None, "", "", "N", None]),
         ("text", []),
         ("text", [""]),
         ("bigint", [1, -5, 2**62, None]),
         ("boolean", [True, False, None]),
-        ("double precision", [0.1, -1e300, 3.0, None]),
-        ("timestamptz", [datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC), None]),
+        ("double precision", [0.1, -1e300, 1e-7, float("inf"), 3.0, None]),
+        ("timestamptz", [datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC), None, None]),
         ("timestamptz", [datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone(timedelta(hours=-3)))]),
         ("bytea", [b"", b'\\"\0\xff', None]),
+        ("bytea", []),
+        ("bytea", [b"x"] * 1000),
     ],
 )
 async def test_the_server_reads_what_was_meant(log_database: str, kind: str, values: list[Any]) -> None:
@@ -94,4 +97,4 @@ def test_a_nul_is_refused_before_it_moves_a_border() -> None:
 
 
 def test_only_lists_are_turned() -> None:
-    assert with_literals({"a": ["x"], "b": "x", "c": 1, "d": [b"x"]}) == {"a": '{"x"}', "b": "x", "c": 1, "d": [b"x"]}
+    assert with_literals({"a": ["x"], "b": "x", "c": 1, "d": [[]]}) == {"a": '{"x"}', "b": "x", "c": 1, "d": [[]]}
