@@ -9,7 +9,7 @@ ifneq ($(shell cat .venv/.home 2>/dev/null),$(shell pwd -P))
 $(STAMP): moved
 endif
 
-.PHONY: moved help setup demo dev bench test test-kafka simulate chaos chaos-quick check format lock clean
+.PHONY: moved help setup demo dev bench bench-quick bench-peers test test-kafka simulate chaos chaos-quick check format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -53,8 +53,17 @@ chaos-quick: $(STAMP) $(if $(filter apache,$(KAFKA)),compose/kafka/target/libs/.
 compose/kafka/target/libs/.fetched: compose/kafka/pom.xml compose/kafka/fetch.sh
 	@sh compose/kafka/fetch.sh
 
-bench: $(STAMP) ## three no-op steps, alone and saturated; the last line is one JSON object
-	@$(BIN)/python benchmarks/measure_w3.py
+bench: $(STAMP) ## every figure three times, beside the bare path, in about ten minutes; WRITE=1 puts them into docs/performance.md
+	@$(BIN)/python -m benchmarks $(if $(WRITE),--write)
+
+bench-quick: $(STAMP) ## the same figures once, in about a minute
+	@$(BIN)/python -m benchmarks --quick $(if $(WRITE),--write)
+
+bench-peers: $(STAMP) .a44/peers/.installed ## Restate, DBOS and Temporal at the same work in the same minutes (npm for Restate); from then on `bench` has them too
+	@$(BIN)/python -m benchmarks --only floor kafka all-peers
+
+.a44/peers/.installed: benchmarks/peers/install.sh benchmarks/peers/requirements.txt
+	@sh benchmarks/peers/install.sh
 
 check: $(STAMP) ## lint, format, types, import contracts, module sizes
 	@$(BIN)/ruff check .

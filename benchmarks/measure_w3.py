@@ -1,9 +1,10 @@
-"""Measures W3 on the local stack: one at a time through REST, and saturated through the events topic.
+"""Measures W3 through Kafka, saturated: at 2,000 runs at once, at the default limit of 100, and by partition.
 
     python benchmarks/measure_w3.py --runs 12000
 
-The last line is one JSON object with every figure. Figures of one machine and one minute compare only with
-others of the same minute: run it before and after a change, in turn.
+Alone it also shows W3 through REST, one at a time, with the plain client. The last line is one JSON object.
+Figures of one machine and one minute compare only with others of the same minute: run it before and after a
+change, in turn.
 """
 
 import argparse
@@ -13,18 +14,19 @@ import sys
 import time
 from pathlib import Path
 
-from confluent_kafka import Producer
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.processor_time import processor_seconds
+from benchmarks.figures import Figures, Scale, rounded
+from benchmarks.kafka_load import Ends, check_all_succeeded, produce
+from benchmarks.processor_time import Meter
 from ops.client import Client
 from ops.local import LocalOptions, LocalStack
-from processors.adapters.postgres.scripts import query
 from topology.publication import collect
 
-ALONE, KEYS = 200, 500
-ENDED = (Path(__file__).parent / "ended.sql").read_text("utf-8")
+ALONE, WARM_UP = 200, 500
+FULL = {"A44_EXECUTOR_SLOTS": "2000"}
+FLOWS = Path(__file__).parent / "w3"
+W3, AT_100, BY_PARTITION = "bench.w3", "bench.w3-at-100", "bench.w3-by-partition"
 
 
 async def alone(client: Client) -> list[float]:
@@ -37,59 +39,68 @@ async def alone(client: Client) -> list[float]:
     return sorted(took)
 
 
-def produce(bootstrap: str, runs: int) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for number in range(runs):
-        envelope = {
-            "id": f"evt_bench_{number}",
-            "type": "bench.w3",
-            "idempotency_key": f"bench-{number}",
-            "partition_key": f"p{number % KEYS}",
-            "occurred_at": "2026-11-29T00:00:00Z",
-            "attempt": 1,
-            "project_id": "dev",
-            "data": {"n": number, "text": "x" * 100},
-        }
-        while True:
-            try:
-                producer.produce("a44.events.v1", key=envelope["partition_key"], value=json.dumps(envelope))
-                break
-            except BufferError:
-                producer.poll(0.05)
-        producer.poll(0)
-    producer.flush()
-
-
-async def saturated(stack: LocalStack, runs: int) -> float:
+async def saturated(stack: LocalStack, runs: int, event_type: str = W3) -> float:
     """Seconds from the first record to the last end."""
+    ends = await asyncio.to_thread(Ends, stack.kafka_bootstrap)
     begun = time.perf_counter()
-    await asyncio.to_thread(produce, stack.kafka_bootstrap, runs)
-    while (await query(stack.log_dsn, ENDED))[0][0] < runs + ALONE:  # noqa: ASYNC110  another process ends them
-        await asyncio.sleep(0.1)
-    return time.perf_counter() - begun
+    await asyncio.to_thread(produce, stack.kafka_bootstrap, event_type, runs, f"b{time.time_ns()}")
+    ended = await asyncio.to_thread(ends.wait_for, runs)
+    seconds = time.perf_counter() - begun
+    ends.close()
+    check_all_succeeded(ended)
+    return seconds
 
 
 def parts(stack: LocalStack) -> dict[str, int]:
     """Process ids by part."""
     servers = {"postgres": stack.servers.postgres.pid, "broker": stack.servers.broker.pid}
-    return {**servers, **{role: process.pid for role, process in stack.processes.items()}}
+    return {**servers, **{role: process.pid for role, process in stack.processes.items() if process.is_running}}
+
+
+async def publish(stack: LocalStack, flows: Path = FLOWS) -> None:
+    client = Client(stack.url, stack.token)
+    await asyncio.to_thread(client.publish, collect([flows]))
+    client.close()
+
+
+async def one_kind(stack: LocalStack, event_type: str, runs: int) -> tuple[float, dict[str, float]]:
+    """Runs a second, and CPU seconds per 1,000 by part, behind a warm-up."""
+    await saturated(stack, WARM_UP, event_type)
+    meter = Meter(parts(stack))
+    seconds = await saturated(stack, runs, event_type)
+    return runs / seconds, meter.per_1000(runs)
+
+
+async def measure(stack: LocalStack, scale: Scale) -> Figures:
+    runs = scale.of(20_000, 5_000)
+    full, by_part = await one_kind(stack, W3, runs)
+    at_100, by_part_at_100 = await one_kind(stack, AT_100, runs // 2)
+    by_partition, by_part_of_lanes = await one_kind(stack, BY_PARTITION, runs // 2)
+    return {
+        "w3_kafka_per_s": full,
+        "w3_kafka_per_s_at_100": at_100,
+        "w3_kafka_per_s_by_partition": by_partition,
+        "share_at_100": at_100 / full,
+        "cpu_s_per_1000": sum(by_part.values()),
+        "cpu_s_per_1000_at_100": sum(by_part_at_100.values()),
+        "cpu_s_per_1000_by_partition": sum(by_part_of_lanes.values()),
+        "cpu_s_per_1000_by_part": by_part,
+    }
 
 
 async def main(runs: int) -> None:
-    async with LocalStack(LocalOptions(environment={"A44_EXECUTOR_SLOTS": "2000"})) as stack:
+    async with LocalStack(LocalOptions(environment=FULL)) as stack:
+        await publish(stack)
         client = Client(stack.url, stack.token)
-        await asyncio.to_thread(client.publish, collect([Path(__file__).parent / "w3"]))
         took = await alone(client)
-        before = {part: processor_seconds(pid) for part, pid in parts(stack).items()}
-        seconds = await saturated(stack, runs)
-        used = {part: processor_seconds(pid) - before[part] for part, pid in parts(stack).items()}
         client.close()
+        per_second, by_part = await one_kind(stack, W3, runs)
     figures = {
-        "w3_kafka_per_s": round(runs / seconds, 1),
-        "w3_alone_p50_ms": round(1e3 * took[len(took) // 2], 1),
-        "w3_alone_p99_ms": round(1e3 * took[int(len(took) * 0.99)], 1),
-        "cpu_s_per_1000": round(1e3 * sum(used.values()) / runs, 2),
-        "cpu_s_per_1000_by_part": {part: round(1e3 * one / runs, 3) for part, one in used.items()},
+        "w3_kafka_per_s": rounded(per_second),
+        "w3_alone_p50_ms": rounded(1e3 * took[len(took) // 2]),
+        "w3_alone_p99_ms": rounded(1e3 * took[int(len(took) * 0.99)]),
+        "cpu_s_per_1000": rounded(sum(by_part.values())),
+        "cpu_s_per_1000_by_part": {part: rounded(one) for part, one in by_part.items()},
     }
     for name, value in figures.items():
         print(f"{name:<24} {value}")

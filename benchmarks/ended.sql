@@ -1,2 +1,0 @@
--- How many runs have ended.
-select count(*) from automation.runs_ended;

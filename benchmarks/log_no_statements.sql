@@ -1,0 +1,3 @@
+-- The server's log is as it was.
+alter system reset log_statement;
+select pg_reload_conf();

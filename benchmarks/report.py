@@ -1,0 +1,95 @@
+"""The tables of a benchmark: figures with median, range and target; CPU by role; where the time of one run goes.
+
+Rows are made of the JSON object alone; `show` prints them for a terminal, the page in docs holds the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.figures import PEER_TARGETS, TARGETS, Figures, Target
+
+JUDGED = {True: "held", False: "MISSED", None: ""}
+STYLES = {"held": "green", "MISSED": "bold red", "not measured": "bold red"}
+COSTS = {
+    "cpu_s_per_1000_by_part": "through Kafka",
+    "rest_cpu_s_per_1000_by_part": "through REST",
+    "floor_cpu_s_per_1000_by_part": "bare path",
+}
+BUDGETS = {
+    "budget_kafka_ms": "One run at a time, `POST /events` to its end on run-events, ms",
+    "budget_rest_ms": "One run at a time, REST with `wait=`, ms",
+}
+PEERS = ("restate", "dbos_in_process", "dbos_queue", "temporal_in_memory", "temporal_file")
+OF_PEERS = {
+    "per_s": "runs/s",
+    "alone_p50_ms": "alone p50, ms",
+    "alone_p99_ms": "alone p99, ms",
+    "cpu_s_per_1000": "CPU s/1,000",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A table with its title; the first `words` columns are words, the others numbers."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: int = 1
+
+
+def show(console: Console, result: Figures) -> None:
+    for sheet in sheets(result):
+        table = Table(title=sheet.title.replace("`", ""), title_justify="left")
+        for number, name in enumerate(sheet.columns):
+            table.add_column(name, justify="left" if number < sheet.words else "right")
+        for row in sheet.rows:
+            table.add_row(*row, style=STYLES.get(row[-1]))
+        console.print(table)
+    for name, reason in result.get("not_measured", {}).items():
+        console.print(f"not measured: {name}: {reason}", style="bold red", markup=False, soft_wrap=True)
+
+
+def sheets(result: Figures) -> Iterator[Sheet]:
+    yield _figures("Figures", TARGETS, result)
+    peers = [peer for peer in PEERS if f"{peer}_per_s" in result]
+    if peers:
+        yield _figures("Beside the peers", [target for target in PEER_TARGETS if target.name in result], result)
+        rows = [[peer.replace("_", " "), *(plain(result[f"{peer}_{figure}"]) for figure in OF_PEERS)] for peer in peers]
+        yield Sheet("The peers", ["", *OF_PEERS.values()], rows)
+    yield _costs(result)
+    for name, title in BUDGETS.items():
+        if name in result:
+            yield Sheet(title, [*result[name]], [[f"{value:.1f}" for value in result[name].values()]], words=0)
+
+
+def _figures(title: str, targets: Sequence[Target], result: Figures) -> Sheet:
+    rows = []
+    for target in targets:
+        asked = "" if target.asks is None else f"{'>=' if target.better == 'more' else '<='} {plain(target.asks)}"
+        if target.name not in result:
+            rows.append([target.says, target.unit, "-", "", asked, "not measured"])
+            continue
+        value, (least, most) = result[target.name], result["ranges"][target.name]
+        judged = JUDGED[target.is_met(value)]
+        rows.append([target.says, target.unit, plain(value), f"{plain(least)} - {plain(most)}", asked, judged])
+    return Sheet(title, ["figure", "unit", "median", "range", "target", ""], rows, words=2)
+
+
+def _costs(result: Figures) -> Sheet:
+    shown = {name: says for name, says in COSTS.items() if name in result}
+    parts = dict.fromkeys(part for name in shown for part in result[name])
+    rows = [[part, *(f"{result[name][part]:.3f}" if part in result[name] else "" for name in shown)] for part in parts]
+    rows.append(["all", *(f"{sum(result[name].values()):.3f}" for name in shown)])
+    return Sheet("CPU seconds per 1,000 runs", ["part", *shown.values()], rows)
+
+
+def plain(value: float) -> str:
+    """A number as a person reads it."""
+    size = abs(value)
+    if size >= 100:  # noqa: PLR2004  hundreds need no fraction
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 10 else f"{value:.2f}"  # noqa: PLR2004  tens need little

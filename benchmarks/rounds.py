@@ -1,0 +1,60 @@
+"""Which figures are measured, in which order. A round is a fresh stack that is asked for all of them in turn.
+
+The bare path and W3 stand side by side in each round, so that their ratio is one of the same minute. A measurement
+that fails is told, and the others go on.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks import measure_bare_path, measure_budget, measure_idle, measure_memory, measure_w3
+from benchmarks.figures import Figures, Scale
+from benchmarks.machine import machine
+from benchmarks.peers import measure_peers
+from ops.local import LocalOptions, LocalStack
+
+Measure = Callable[[LocalStack, Scale], Awaitable[Figures]]
+Note = Callable[[str], None]
+
+ON_A_STACK: Mapping[str, Measure] = {
+    "idle": measure_idle.measure,
+    "floor": measure_bare_path.measure,
+    "kafka": measure_w3.measure,
+    "peers": measure_peers.measure_fastest,
+    "all-peers": measure_peers.measure,
+    "budget": measure_budget.measure,
+    "memory": measure_memory.measure,  # its runs stay, so it comes last
+}
+
+
+@dataclass(slots=True)
+class Seen:
+    """`rounds` are what was measured, `failures` what was not, with the reason; `machine` is where."""
+
+    rounds: list[Figures] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, str] = field(default_factory=dict)
+
+
+async def measure_all(rounds: int, names: Sequence[str], scale: Scale, note: Note) -> Seen:
+    seen = Seen()
+    for number in range(1, rounds + 1):
+        note(f"round {number} of {rounds}: the stack starts")
+        async with LocalStack(LocalOptions(environment=measure_w3.FULL)) as stack:
+            await measure_w3.publish(stack)
+            await measure_w3.saturated(stack, measure_w3.WARM_UP)
+            seen.machine = await machine(stack)
+            figures: Figures = {}
+            for name in (one for one in ON_A_STACK if one in names):
+                note(f"round {number} of {rounds}: {name}")
+                figures |= await _tried(name, ON_A_STACK[name](stack, scale), seen)
+            seen.rounds.append(figures)
+    return seen
+
+
+async def _tried(name: str, measuring: Awaitable[Figures], seen: Seen) -> Figures:
+    try:
+        return await measuring
+    except Exception as exc:  # noqa: BLE001  whatever it is, it is told, and costs its own figures only
+        seen.failures[name] = f"{type(exc).__name__}: {exc}"
+        return {}
