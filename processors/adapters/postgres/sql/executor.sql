@@ -3,6 +3,7 @@
 -- found by `= any(array)` on their key or by a lateral subquery that cannot be pulled up, never by a join alone. Whose
 -- they are is asked inside such a subquery: beside `= any(array)` it would be answered by reading the whole session and
 -- going through the array for each of its rows, and the guess of one row that comes of it makes joins loops over loops.
+-- Many arrays side by side stand in a select list: as a function in FROM each is written to a store of its own first.
 
 -- name: open_session
 -- A new session of this process.
@@ -88,13 +89,15 @@ insert into automation.step_attempts (
 select u.run_id, u.generation, u.seq, u.project_id, u.kind, u.step_id, u.attempt, u.status, u.after, u.final, u.key,
        u.error_code, u.error, u.result, u.due_at, u.cost,
        u.at - make_interval(secs => coalesce(u.cost, 0)), case when u.status <> 'opened' then u.at end, u.at
-  from unnest(
-           %(run_id)s::text[], %(generation)s::integer[], %(seq)s::integer[], %(project_id)s::text[],
-           %(kind)s::text[], %(step_id)s::text[], %(attempt)s::integer[], %(status)s::text[], %(after)s::integer[],
-           %(final)s::boolean[], %(key)s::text[], %(error_code)s::text[], %(error)s::text[], %(result)s::text[],
-           %(due_at)s::timestamptz[], %(cost)s::double precision[], %(at)s::timestamptz[]
-       ) as u (run_id, generation, seq, project_id, kind, step_id, attempt, status, after, final, key, error_code,
-               error, result, due_at, cost, at);
+  from (select unnest(%(run_id)s::text[]) as run_id, unnest(%(generation)s::integer[]) as generation,
+               unnest(%(seq)s::integer[]) as seq, unnest(%(project_id)s::text[]) as project_id,
+               unnest(%(kind)s::text[]) as kind, unnest(%(step_id)s::text[]) as step_id,
+               unnest(%(attempt)s::integer[]) as attempt, unnest(%(status)s::text[]) as status,
+               unnest(%(after)s::integer[]) as after, unnest(%(final)s::boolean[]) as final,
+               unnest(%(key)s::text[]) as key, unnest(%(error_code)s::text[]) as error_code,
+               unnest(%(error)s::text[]) as error, unnest(%(result)s::text[]) as result,
+               unnest(%(due_at)s::timestamptz[]) as due_at, unnest(%(cost)s::double precision[]) as cost,
+               unnest(%(at)s::timestamptz[]) as at) u;
 
 -- name: lock_lanes
 -- The lanes of the runs that end, sorted; the statements after this one look.
@@ -122,9 +125,10 @@ select r.run_id
 -- Ends runs: out of the live table, into history; in error: a dead letter with the whole envelope. Under lock_runs.
 with ended as materialized (
     select r.*, u.state as outcome, u.result, u.error_code, u.error, u.dead_letter_id, u.reason, u.summary
-      from unnest(%(run_id)s::text[], %(state)s::text[], %(result)s::text[], %(error_code)s::text[], %(error)s::text[],
-                  %(dead_letter_id)s::text[], %(reason)s::text[], %(summary)s::text[])
-           as u (run_id, state, result, error_code, error, dead_letter_id, reason, summary)
+      from (select unnest(%(run_id)s::text[]) as run_id, unnest(%(state)s::text[]) as state,
+                   unnest(%(result)s::text[]) as result, unnest(%(error_code)s::text[]) as error_code,
+                   unnest(%(error)s::text[]) as error, unnest(%(dead_letter_id)s::text[]) as dead_letter_id,
+                   unnest(%(reason)s::text[]) as reason, unnest(%(summary)s::text[]) as summary) u
      cross join lateral (
            select * from automation.live_runs l
             where l.run_id = u.run_id collate "C" and l.session_id = %(session)s
@@ -249,10 +253,7 @@ returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.defini
 -- name: announce
 -- What the batch tells the world, in the same transaction.
 insert into automation.outbox (topic, partition_key, value)
-select u.topic, u.partition_key, u.value
-  from unnest(%(topics)s::text[], %(keys)s::text[], %(values)s::bytea[])
-       with ordinality as u (topic, partition_key, value, place)
- order by u.place;
+select unnest(%(topics)s::text[]), unnest(%(keys)s::text[]), unnest(%(values)s::bytea[]);
 
 -- name: release_runs
 -- A stopping executor gives its runs back: granted again, with the next fence. Some had attempts in flight.
