@@ -5,9 +5,10 @@ A test compares the committed page with what this draws, so the page cannot fall
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import get_args
+
+from msgspec.structs import fields
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "engine.md"

@@ -4,9 +4,10 @@
 when it asked for the item. Values are JSON text, stored byte for byte. Times are aware UTC datetimes.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+import msgspec
 
 RUN_ITEM = "~run"
 
@@ -33,8 +34,7 @@ class Status(StrEnum):
     ENDED = "ended"
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorInfo:
+class ErrorInfo(msgspec.Struct, frozen=True, gc=False):
     """Why an attempt or a run failed. `retry_after` is in seconds and overrides the computed delay."""
 
     code: str
@@ -45,8 +45,7 @@ class ErrorInfo:
     retry_after: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, gc=False):
     """`final` says that the item is settled: a failed attempt that is tried again is not final.
 
     `due` is when a timer fires or a failed attempt is tried again. `cost` is in seconds.

@@ -4,22 +4,21 @@ Items are named by step id. `token` tells one attempt from another in the life o
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from processors.engine.requests import BodyEnd, Request
 from schemas.records import ErrorInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(msgspec.Struct, frozen=True, gc=False):
     """The executor owns the run. `owner_lost`: the owner before was lost with attempts in flight."""
 
     owner_lost: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(msgspec.Struct, frozen=True, gc=False):
     """The body's answer to the delivery `after` (0: the start)."""
 
     after: int
@@ -27,8 +26,7 @@ class Turn:
     end: BodyEnd | None
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True, gc=False):
     item: str
     attempt: int
     token: str
@@ -36,8 +34,7 @@ class Done:
     cost: float
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True, gc=False):
     item: str
     attempt: int
     token: str
@@ -45,15 +42,13 @@ class Failed:
     cost: float
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(msgspec.Struct, frozen=True, gc=False):
     """A timer fired in this process, or was due when the run was claimed."""
 
     item: str
 
 
-@dataclass(frozen=True, slots=True)
-class BodyLost:
+class BodyLost(msgspec.Struct, frozen=True, gc=False):
     """The step host died with this run in it, or was given up. Not `suspected`: another run's doing.
 
     `unbegun` are items whose attempts had not begun.
@@ -64,21 +59,18 @@ class BodyLost:
     unbegun: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Diverged:
+class Diverged(msgspec.Struct, frozen=True, gc=False):
     error: ErrorInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(msgspec.Struct, frozen=True, gc=False):
     """Mail: somebody wants the run to stop."""
 
     actor: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeadlinePassed:
+class DeadlinePassed(msgspec.Struct, frozen=True, gc=False):
     """The run's time is over, whatever it is doing and however many tries are left."""
 
     at: datetime

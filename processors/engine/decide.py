@@ -5,7 +5,6 @@ folded into `state` at once, so the next command may be decided before the first
 loses its session throws the state away. Effects say by their class when they may happen.
 """
 
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import assert_never
 
@@ -22,7 +21,7 @@ from processors.engine.commands import (
     Failed,
     Turn,
 )
-from processors.engine.effects import Arm, Block, CancelStep, CloseBody, Effect, StartBody
+from processors.engine.effects import Arm, Block, CancelStep, CloseBody, StartBody
 from processors.engine.endings import block, close, finish, lose_flying, rest
 from processors.engine.ledger import Ledger
 from processors.engine.state import (
@@ -33,25 +32,20 @@ from processors.engine.state import (
     Item,
     Phase,
     RunState,
+    error_of,
 )
-from schemas.records import ErrorInfo, Kind, Record, Status
+from schemas.records import ErrorInfo, Kind, Status
 
 CLOSE_GRACE = timedelta(seconds=10)
 CLOSE_TIMER = "~close"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    records: list[Record] = field(default_factory=list)
-    effects: list[Effect] = field(default_factory=list)
-
-
-def decide(state: RunState, command: Command, now: datetime, roll: float) -> Decision:
+def decide(state: RunState, command: Command, now: datetime, roll: float) -> Ledger:
     """Decide one command. A run that has ended or is blocked answers nothing to anything."""
     ledger = Ledger(state, now, roll)
     if state.ended is None and (state.blocked is None or isinstance(command, Claimed | Cancel | DeadlinePassed)):
         _dispatch(ledger, command)
-    return Decision(ledger.records, ledger.effects)
+    return ledger
 
 
 def _dispatch(ledger: Ledger, command: Command) -> None:
@@ -84,7 +78,7 @@ def _claimed(ledger: Ledger, command: Claimed) -> None:
     state = ledger.state
     state.owner_lost = command.owner_lost
     if state.blocked is not None:
-        ledger.effects.append(Block(ledger.error_of(state.blocked)))
+        ledger.effects.append(Block(error_of(state.blocked)))
     elif _is_cancelled(state):
         finish(ledger)
     elif command.owner_lost and _is_hopeless(state):
@@ -240,5 +234,5 @@ def _stop(ledger: Ledger, why: ErrorInfo) -> None:
     if not state.body_started:
         finish(ledger)
         return
-    ledger.effects += [CancelStep(name) for name, item in state.items.items() if item.phase is Phase.IN_FLIGHT]
-    ledger.effects += [CloseBody(why.message), Arm(CLOSE_TIMER, ledger.now + CLOSE_GRACE)]
+    ledger.effects.extend(CancelStep(name) for name, item in state.items.items() if item.phase is Phase.IN_FLIGHT)
+    ledger.effects.extend((CloseBody(why.message), Arm(CLOSE_TIMER, ledger.now + CLOSE_GRACE)))

@@ -4,42 +4,38 @@ In the transaction: `Park`, `Block`, `End`. After the commit: `StartBody`, `Deli
 Not waiting for it: `CancelStep`, `CloseBody`, `DropBody`.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from processors.engine.moves import RunStatus
 from schemas.records import ErrorInfo, Status
 
 
-@dataclass(frozen=True, slots=True)
-class Park:
+class Park(msgspec.Struct, frozen=True, gc=False):
     """The slot goes back, the lane stays: nothing is in flight until `visible_at`."""
 
     status: RunStatus
     visible_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(msgspec.Struct, frozen=True, gc=False):
     """The run cannot go on by itself; it keeps its lane."""
 
     error: ErrorInfo
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(msgspec.Struct, frozen=True, gc=False):
     status: RunStatus
     value: str | None
     error: ErrorInfo | None
 
 
-@dataclass(frozen=True, slots=True)
-class StartBody:
+class StartBody(msgspec.Struct, frozen=True, gc=False):
     """Begin, or come back: the body plays the history of `RunState` first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(msgspec.Struct, frozen=True, gc=False):
     """`value` is None where the body's side has just returned that very value."""
 
     seq: int
@@ -50,8 +46,7 @@ class Deliver:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class RunStep:
+class RunStep(msgspec.Struct, frozen=True, gc=False):
     item: str
     attempt: int
     token: str
@@ -59,26 +54,22 @@ class RunStep:
     timeout: float
 
 
-@dataclass(frozen=True, slots=True)
-class Arm:
+class Arm(msgspec.Struct, frozen=True, gc=False):
     """Send `Due(item)` at this time, while the run is owned."""
 
     item: str
     due: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class CancelStep:
+class CancelStep(msgspec.Struct, frozen=True, gc=False):
     item: str
 
 
-@dataclass(frozen=True, slots=True)
-class CloseBody:
+class CloseBody(msgspec.Struct, frozen=True, gc=False):
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class DropBody:
+class DropBody(msgspec.Struct, frozen=True, gc=False):
     pass
 
 

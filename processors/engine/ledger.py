@@ -1,26 +1,23 @@
-"""The open decision: collects records and effects, and keeps the state that they fold into in step."""
+"""A decision in the making: collects records and effects, and keeps the state that they fold into in step."""
 
 from datetime import datetime, timedelta
 
+import msgspec
+
 from processors.engine.effects import Deliver, DropBody, Effect, RunStep
 from processors.engine.requests import RetryPolicy
-from processors.engine.state import Item, Phase, RunState, error_of, fold_record
+from processors.engine.state import Item, Phase, RunState, fold_record
 from schemas.records import RUN_ITEM, ErrorInfo, Kind, Record, Status
 
 
-class Ledger:
-    """One decision in the making. `now` is an aware UTC datetime, `roll` a number in [0, 1)."""
+class Ledger(msgspec.Struct, frozen=True, gc=False):
+    """One decision. `now` is an aware UTC datetime, `roll` a number in [0, 1)."""
 
-    __slots__ = ("effects", "now", "records", "roll", "state")
-
-    def __init__(self, state: RunState, now: datetime, roll: float) -> None:
-        self.state = state
-        self.now = now
-        self.roll = roll
-        self.records: list[Record] = []
-        self.effects: list[Effect] = []
-
-    error_of = staticmethod(error_of)
+    state: RunState
+    now: datetime
+    roll: float
+    records: list[Record] = []
+    effects: list[Effect] = []
 
     def record(
         self,

@@ -4,14 +4,14 @@
 body that came back asks again for everything that is not settled.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from schemas.records import ErrorInfo
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(msgspec.Struct, frozen=True, gc=False):
     """`max` counts all attempts. `base` and `cap` are seconds: uniform(0, min(base * 2^(n-1), cap))."""
 
     max: int = 3
@@ -20,8 +20,7 @@ class RetryPolicy:
     strategy: str = "exponential-jitter"
 
 
-@dataclass(frozen=True, slots=True)
-class StepRequest:
+class StepRequest(msgspec.Struct, frozen=True, gc=False):
     """`started` says that the body's side has started attempt 1 by itself, under `token`."""
 
     item: str
@@ -33,15 +32,13 @@ class StepRequest:
     after: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SleepRequest:
+class SleepRequest(msgspec.Struct, frozen=True, gc=False):
     item: str
     seconds: float
     after: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TimerRequest:
+class TimerRequest(msgspec.Struct, frozen=True, gc=False):
     """A timer that the body's own event loop asked for (`wait_for`, `timeout`); ids are `~t<n>`."""
 
     item: str
@@ -49,16 +46,14 @@ class TimerRequest:
     after: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SkipRequest:
+class SkipRequest(msgspec.Struct, frozen=True, gc=False):
     """A step whose `if` was false: settled at once, without an attempt."""
 
     item: str
     after: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CancelRequest:
+class CancelRequest(msgspec.Struct, frozen=True, gc=False):
     """The body gave an item up; a late outcome is recorded and not delivered."""
 
     target: str
@@ -73,8 +68,7 @@ class BodyStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, slots=True)
-class BodyEnd:
+class BodyEnd(msgspec.Struct, frozen=True, gc=False):
     """How a body ended: `value` is JSON text when it succeeded, `error` is set when it failed."""
 
     status: BodyStatus

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+import msgspec
+
 from processors.engine.requests import StepRequest
 from schemas.records import RUN_ITEM, ErrorInfo, Kind, Record, Status
 
@@ -50,8 +52,7 @@ class Item:
         return Phase.RETRYING if self.failures else Phase.WANTED
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
+class Closing(msgspec.Struct, frozen=True, gc=False):
     """The run is about to end as `record` says: nothing new starts, what is in flight settles."""
 
     record: Record
@@ -152,23 +153,22 @@ def _fold_item(item: Item, record: Record) -> None:
     item.attempt = max(item.attempt, record.attempt)
     item.due = record.due
     match record.status:
+        case Status.FAILED if not record.final:
+            item.phase, item.failures, item.losses = Phase.RETRYING, item.failures + 1, 0
+        case Status.SUCCEEDED | Status.FAILED | Status.SKIPPED:
+            if item.phase is not Phase.ABANDONED:
+                item.phase, item.outcome = Phase.SETTLED, record
         case Status.OPENED:
             item.phase = Phase.TIMER
         case Status.LOST:
             item.phase, item.losses = Phase.LOST, item.losses + 1
         case Status.CANCELLED:
             item.phase = Phase.ABANDONED
-        case Status.FAILED if not record.final:
-            item.phase, item.failures, item.losses = Phase.RETRYING, item.failures + 1, 0
-        case Status.SUCCEEDED | Status.FAILED | Status.SKIPPED:
-            if item.phase is not Phase.ABANDONED:
-                item.phase, item.outcome = Phase.SETTLED, record
         case _:
             raise ValueError(f"item {record.item}: cannot be {record.status}")
 
 
-@dataclass(frozen=True, slots=True)
-class Recalled:
+class Recalled(msgspec.Struct, frozen=True, gc=False):
     """An item as a body must see it again: settled ones are deliveries, the others are asked for again."""
 
     name: str

@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import assert_never
 
 from processors.engine import commands
-from processors.engine.decide import Decision
 from processors.engine.effects import (
     AfterCommit,
     Arm,
@@ -23,6 +22,7 @@ from processors.engine.effects import (
     RunStep,
     StartBody,
 )
+from processors.engine.ledger import Ledger
 from processors.engine.moves import RunStatus
 from processors.executor.endings import end_of
 from processors.executor.listener import Post
@@ -32,26 +32,15 @@ from processors.ports.journal import Announcement, Batch, RunRest
 from schemas.run_events import RunEvent, encode_run_event
 
 DEADLINE_TIMER = "~deadline"
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """An effect that waits for the commit of its decision, or for one before it that does."""
-
-    run: LiveRun
-    effect: AfterCommit | AtOnce
+# An effect that waits for the commit of its decision, or for one before it that does.
+Waiting = tuple[LiveRun, AfterCommit | AtOnce]
 
 
 class EffectRunner:
-    """`go_until` says until when (`time.monotonic()`) bodies may start attempts by themselves."""
-
-    def __init__(
-        self, now: Callable[[], datetime], run_events_topic: str, post: Post, go_until: Callable[[], float]
-    ) -> None:
+    def __init__(self, now: Callable[[], datetime], run_events_topic: str, post: Post) -> None:
         self._now = now
         self._topic = run_events_topic
         self._post = post
-        self._go_until = go_until
         self._bodies: Mapping[str, Bodies] = {}
 
     def attach(self, bodies: Mapping[str, Bodies]) -> None:
@@ -66,42 +55,44 @@ class EffectRunner:
             run.disarm()
             self._bodies[run.kind].drop(run.run_id, run.claim.fence)
 
-    def sort(self, run: LiveRun, decision: Decision, batch: Batch, waiting: list[Waiting]) -> None:
+    def sort(self, run: LiveRun, decision: Ledger, batch: Batch, waiting: list[Waiting]) -> None:
         """Puts every effect of a decision in its place."""
         for effect in decision.effects:
-            if isinstance(effect, Park | Block | End):
-                run.resting = True
-                self._put(run, effect, batch)
-            elif isinstance(effect, DropBody) or (
-                isinstance(effect, CancelStep | CloseBody) and all(one.run is not run for one in waiting)
-            ):
-                self._at_once(run, effect)
-            else:  # also a cancellation of what has not begun yet
-                waiting.append(Waiting(run, effect))
+            match effect:
+                case Deliver() | StartBody() | RunStep() | Arm():
+                    waiting.append((run, effect))
+                case End() | Park() | Block():
+                    self._put(run, effect, decision.now, batch)
+                case CancelStep() | CloseBody() if any(one is run for one, _ in waiting):
+                    waiting.append((run, effect))  # a cancellation of what has not begun yet
+                case CancelStep() | CloseBody() | DropBody():
+                    self._at_once(run, effect)
+                case _:
+                    assert_never(effect)
 
-    def block(self, run: LiveRun, effect: Block, batch: Batch) -> None:
+    def block(self, run: LiveRun, effect: Block, now: datetime, batch: Batch) -> None:
         """A run that cannot go on: at rest with this batch, its body gone."""
-        run.resting = True
         self._at_once(run, DropBody())
-        self._put(run, effect, batch)
+        self._put(run, effect, now, batch)
 
-    def _put(self, run: LiveRun, effect: InTransaction, batch: Batch) -> None:
+    def _put(self, run: LiveRun, effect: InTransaction, now: datetime, batch: Batch) -> None:
+        run.resting = True
         claim = run.claim
         match effect:
+            case End():
+                batch.ends.append(end_of(run, effect, now))
+                self._announce(run, effect.status, effect.error.code if effect.error else None, now, batch)
             case Park():
                 batch.rests.append(
                     RunRest(run.run_id, claim.project_id, claim.queue_id, effect.status, effect.visible_at)
                 )
             case Block():
                 batch.rests.append(RunRest(run.run_id, claim.project_id, claim.queue_id, RunStatus.BLOCKED, None))
-                self._announce(run, RunStatus.BLOCKED, effect.error.code, batch)
-            case End():
-                batch.ends.append(end_of(run, effect, self._now()))
-                self._announce(run, effect.status, effect.error.code if effect.error else None, batch)
+                self._announce(run, RunStatus.BLOCKED, effect.error.code, now, batch)
             case _:
                 assert_never(effect)
 
-    def _announce(self, run: LiveRun, status: RunStatus, error_code: str | None, batch: Batch) -> None:
+    def _announce(self, run: LiveRun, status: RunStatus, error_code: str | None, now: datetime, batch: Batch) -> None:
         claim = run.claim
         event = RunEvent(
             run_id=claim.run_id,
@@ -109,7 +100,7 @@ class EffectRunner:
             workflow_id=claim.workflow_id,
             version=claim.version,
             state=status,
-            occurred_at=self._now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            occurred_at=_instant(now),
             sequence=run.state.seq,
             error_code=error_code,
             event_id=claim.event_id,
@@ -131,27 +122,25 @@ class EffectRunner:
             case _:
                 assert_never(effect)
 
-    def withhold(self, one: Waiting) -> None:
+    def withhold(self, run: LiveRun, effect: AfterCommit | AtOnce) -> None:
         """After the commit, in an executor that stops: nothing begins any more."""
-        if isinstance(one.effect, CancelStep | CloseBody | DropBody):
-            self._at_once(one.run, one.effect)
-        elif isinstance(one.effect, RunStep):
-            one.run.withheld += 1
+        if isinstance(effect, CancelStep | CloseBody | DropBody):
+            self._at_once(run, effect)
+        elif isinstance(effect, RunStep):
+            run.withheld += 1
 
-    def act(self, one: Waiting) -> None:
-        """After the commit."""
-        run, effect = one.run, one.effect
-        bodies, run_id, fence = self._bodies[run.kind], run.run_id, run.claim.fence
+    def act(self, run: LiveRun, effect: AfterCommit | AtOnce, go_until: float) -> None:
+        """After the commit. Until `go_until` (`time.monotonic()`) bodies may start attempts by themselves."""
+        bodies, run_id, fence = self._bodies[run.kind], run.claim.run_id, run.claim.fence
         match effect:
-            case StartBody():
-                bodies.start(run.start(self._go_until()))
             case Deliver():
                 run.shown = effect.seq
-                go_until = None if run.state.guesses(effect.seq) else self._go_until()
                 bodies.deliver(
                     run_id, fence, effect.seq, effect.item, effect.outcome, effect.value, effect.error, effect.at,
-                    go_until,
+                    None if run.state.guesses(effect.seq) else go_until,
                 )  # fmt: skip
+            case StartBody():
+                bodies.start(run.start(go_until))
             case RunStep():
                 bodies.run_step(run_id, fence, effect.item, effect.attempt, effect.token, effect.key, effect.timeout)
             case Arm():
@@ -178,3 +167,8 @@ class EffectRunner:
             run.timers[name] = asyncio.get_running_loop().call_later(wait, self._post, *told)
         else:
             self._post(*told)
+
+
+@lru_cache(maxsize=1)  # the ends of one flush share their time
+def _instant(now: datetime) -> str:
+    return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")

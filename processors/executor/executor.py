@@ -76,7 +76,7 @@ class Executor:
         self._has_session, self._has_lapsed = False, False
         self.opened = asyncio.Event()  # it has had a session: what is granted can be claimed
         self._roll = random.Random().random  # noqa: S311  jitter keeps no secret, and a system call a decision is dear
-        self._effects = EffectRunner(journal.now, run_events_topic, self.post, self.go_until)
+        self._effects = EffectRunner(journal.now, run_events_topic, self.post)
         self._late = LateResults()
         self.listener: BodyListener = Listener(self.post, self._late.add)
 
@@ -256,8 +256,9 @@ class Executor:
         if batch.announcements:
             self._on_told()
         for entry in batch.entries:
-            if entry.run_id in self._runs:
-                self._runs[entry.run_id].committed = entry.record.seq
+            run = self._runs.get(entry.run_id)
+            if run is not None:
+                run.committed = entry.record.seq
         for end in batch.ends:
             self.measures.count("runs_ended_total", 1, end.state)
             if end.error is not None and end.error.code == CRASH_LOOP:
@@ -289,9 +290,10 @@ class Executor:
 
     def _block(self, run: LiveRun, batch: Batch) -> None:
         """A run whose records went wrong behind the last committed one."""
-        record = defect_record(run, self._journal.now())
+        now = self._journal.now()
+        record = defect_record(run, now)
         batch.entries.append(Entry(run.run_id, run.claim.generation, run.claim.project_id, record))
-        self._effects.block(run, UNSTORABLE_BLOCK, batch)
+        self._effects.block(run, UNSTORABLE_BLOCK, now, batch)
         self.measures.count("run_defects_total")
 
     def _ask_for_runs(self, batch: Batch) -> None:
@@ -329,18 +331,24 @@ class Executor:
             leave_out(batch, run.run_id)
             self._block(run, batch)
             return 0
-        claim = run.claim
-        batch.entries += [Entry(run.run_id, claim.generation, claim.project_id, one) for one in decision.records]
+        claim, size = run.claim, 0
+        for record in decision.records:
+            batch.entries.append(Entry(claim.run_id, claim.generation, claim.project_id, record))
+            size += RECORD_BYTES + len(record.value or "")
         if run.state.crashes != before:
             batch.crashes[run.run_id] = run.state.crashes
         self._effects.sort(run, decision, batch, waiting)
-        return sum(len(one.value or "") + RECORD_BYTES for one in decision.records)
+        return size
 
     def _act(self, waiting: list[Waiting]) -> None:
-        act = self._effects.withhold if self._draining else self._effects.act
-        for one in waiting:
-            if self._runs.get(one.run.run_id) is one.run and not one.run.resting:
-                act(one)
+        go_until = self.go_until()
+        for run, effect in waiting:
+            if self._runs.get(run.claim.run_id) is not run or run.resting:
+                continue
+            if self._draining:
+                self._effects.withhold(run, effect)
+            else:
+                self._effects.act(run, effect, go_until)
 
     def _forget(self, run_id: str) -> None:
         run = self._runs.pop(run_id, None)

@@ -6,16 +6,16 @@ callback carries (run id, fence): what belongs to another life of the run is ign
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+
+import msgspec
 
 from processors.engine.requests import BodyEnd, Request
 from schemas.records import ErrorInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+class Past(msgspec.Struct, frozen=True, gc=False):
     """One item of a run's history. Settled ones (`outcome` succeeded, failed or skipped) are deliveries in
     order of `seq`; with `outcome` None the item was asked for at `after` and is not settled yet.
     """
@@ -30,8 +30,7 @@ class Past:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class BodyStart:
+class BodyStart(msgspec.Struct, frozen=True, gc=False):
     """Everything a body needs to begin or to come back. `losses`: how many times in a row its owner or its host went
     with it; after the first it is kept apart, after a second one alone (quarantine).
     """

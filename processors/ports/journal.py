@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+import msgspec
+
 from schemas.records import ErrorInfo, Record
 
 
@@ -16,8 +18,7 @@ class SessionOver(Exception):
     """The session commits nothing any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True, gc=False):
     """A run that this session owns from now on, as its head row says."""
 
     run_id: str
@@ -49,8 +50,7 @@ class Claim:
     deadline_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Mail:
+class Mail(msgspec.Struct, frozen=True, gc=False):
     mail_id: int
     run_id: str
     kind: str
@@ -58,8 +58,7 @@ class Mail:
     actor: str
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """A record and whose it is."""
 
     run_id: str
@@ -68,8 +67,7 @@ class Entry:
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
-class RunEnd:
+class RunEnd(msgspec.Struct, frozen=True, gc=False):
     """A run ends. In error it becomes a dead letter: `dead_letter_id`, `reason` and `summary` are set then."""
 
     run_id: str
@@ -85,8 +83,7 @@ class RunEnd:
     summary: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class RunRest:
+class RunRest(msgspec.Struct, frozen=True, gc=False):
     """A run gives its slot back and keeps its lane: parked until `visible_at`, or blocked (None)."""
 
     run_id: str
@@ -96,15 +93,13 @@ class RunRest:
     visible_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
+class Announcement(msgspec.Struct, frozen=True, gc=False):
     topic: str
     key: str
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class LateAttempt:
+class LateAttempt(msgspec.Struct, frozen=True, gc=False):
     """An outcome that the fence refused: `fence` is the one under which the attempt ran."""
 
     run_id: str
@@ -118,8 +113,7 @@ class LateAttempt:
     cost: float
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadableLog:
+class UnreadableLog(msgspec.Struct, frozen=True, gc=False):
     """A log with a record that another version has written; `seq` is its last number."""
 
     seq: int
@@ -143,8 +137,7 @@ class Batch:
     room: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True, gc=False):
     run_id: str
     in_flight: bool
 

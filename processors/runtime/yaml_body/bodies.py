@@ -8,10 +8,11 @@ waits for `run_step`, because the engine knows what became of it.
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import structlog
+from msgspec.structs import replace
 
 from processors.engine.requests import BodyEnd, BodyStatus, Request, StepRequest
 from processors.ports.actions import Action, ActionCall

@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from processors.engine.commands import Claimed, Command, Done, Failed, Turn
-from processors.engine.decide import Decision, decide
+from processors.engine.decide import decide
 from processors.engine.effects import Effect
+from processors.engine.ledger import Ledger
 from processors.engine.requests import BodyEnd, BodyStatus, Request, RetryPolicy, StepRequest
 from processors.engine.state import Item, Phase, RunState, fold
 from schemas.records import RUN_ITEM, ErrorInfo, Record, Status
@@ -64,7 +65,7 @@ class Stage:
         self.effects: list[Effect] = []
         self.records: list[Record] = []
 
-    def do(self, command: Command, roll: float = 0.5) -> Decision:
+    def do(self, command: Command, roll: float = 0.5) -> Ledger:
         decision = decide(self.state, command, self.now, roll)
         self.log += decision.records
         self.effects, self.records = decision.effects, decision.records

@@ -1,9 +1,9 @@
 """When a step is tried again, how long it waits, and when nobody tries it any more."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from processors.engine.commands import Due
 from processors.engine.effects import Arm, Deliver, Park, RunStep

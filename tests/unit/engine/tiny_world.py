@@ -5,9 +5,10 @@ Effects happen as the executor lets them happen: those that wait for the commit 
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from processors.engine.commands import BodyLost, Cancel, Claimed, Command, Done, Due, Failed, Turn
 from processors.engine.effects import (

@@ -36,7 +36,7 @@ class Heard:
 
 
 def claim(run_id: str = "run_1", **changes: Any) -> Claim:
-    told: dict[str, Any] = dict.fromkeys(Claim.__dataclass_fields__, "x")
+    told: dict[str, Any] = dict.fromkeys(Claim.__struct_fields__, "x")
     told |= {
         "run_id": run_id,
         "fence": 3,
@@ -54,7 +54,7 @@ class Stage:
     def __init__(self) -> None:
         self.bodies = Heard()
         self.posted: list[tuple[str, int, Command]] = []
-        self.effects = EffectRunner(lambda: NOW, "t.run-events", self.post, lambda: GO_UNTIL)
+        self.effects = EffectRunner(lambda: NOW, "t.run-events", self.post)
         self.effects.attach({"code": self.bodies})
         self.run = LiveRun(claim(), "code", RunState("run_1"), 0)
         self.batch, self.waiting = Batch(), list[Waiting]()
@@ -67,8 +67,8 @@ class Stage:
             self.effects.sort(self.run, decide(self.run.state, command, NOW, 0.5), self.batch, self.waiting)
 
     def commit(self) -> None:
-        for one in self.waiting:
-            self.effects.act(one)
+        for run, effect in self.waiting:
+            self.effects.act(run, effect, GO_UNTIL)
         self.batch, self.waiting = Batch(), []
 
     def begin(self, *requests: StepRequest) -> None:
@@ -144,13 +144,13 @@ def test_a_stopping_executor_begins_nothing_and_counts_what_it_withheld() -> Non
     stage.commit()
     assert stage.run.is_unsure
     stage.decide(Done("a", 1, "h1", "1", 0.1))
-    for one in stage.waiting:
-        stage.effects.withhold(one)
+    for run, effect in stage.waiting:
+        stage.effects.withhold(run, effect)
     assert stage.bodies.names == ["start"]
     assert not stage.run.is_unsure
     stage.decide(Turn(1, [asked("b")], None))
-    for one in stage.waiting[1:]:
-        stage.effects.withhold(one)
+    for run, effect in stage.waiting[1:]:
+        stage.effects.withhold(run, effect)
     assert (stage.run.state.in_flight, stage.run.withheld) == (1, 1)
     assert not stage.run.is_unsure
 

@@ -1,9 +1,11 @@
 """Avro single-object encoding: the right fingerprint, old versions readable, broken bytes named."""
 
+import io
 import json
 from importlib.resources import files
 
 import pytest
+from fastavro import parse_schema, schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +34,47 @@ def test_the_header_is_the_marker_and_the_fingerprint_of_the_canonical_schema():
     canonical = b'{"name":"Thing","type":"record","fields":[{"name":"a","type":"string"}]}'
     assert rabin(b'"null"') == bytes.fromhex("8a8f25cce724dd63")  # the specification's own example
     assert RecordCodec([V1]).encode({"a": "x"}) == b"\xc3\x01" + rabin(canonical) + b"\x02x"
+
+
+ALL_TYPES = {
+    "type": "record",
+    "name": "Everything",
+    "fields": [
+        {"name": "text", "type": "string"},
+        {"name": "maybe", "type": ["null", "string"], "default": None},
+        {"name": "small", "type": "int", "default": 7},
+        {"name": "large", "type": "long"},
+    ],
+}
+
+
+@given(
+    st.fixed_dictionaries(
+        {"text": st.text(), "large": st.integers(-(2**63), 2**63 - 1)},
+        optional={"maybe": st.none() | st.text(min_size=1000), "small": st.integers(-(2**31), 2**31 - 1)},
+    )
+)
+def test_records_are_written_as_the_reference_implementation_writes_them(record: dict[str, object]):
+    expected = io.BytesIO()
+    schemaless_writer(expected, parse_schema(ALL_TYPES), record)
+    assert RecordCodec([ALL_TYPES]).encode(record)[10:] == expected.getvalue()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        {"text": 1},
+        {"text": None},
+        {"text": "\ud800"},
+        {"maybe": b"x"},
+        {"small": 2**31},
+        {"large": 2**63},
+        {"large": "1"},
+    ],
+)
+def test_a_value_that_does_not_fit_is_not_written(harm: dict[str, object]):
+    with pytest.raises((TypeError, ValueError)):
+        RecordCodec([ALL_TYPES]).encode({"text": "", "large": 0, **harm})
 
 
 def test_records_of_an_older_version_are_read_with_the_newer_defaults():
