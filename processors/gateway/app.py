@@ -27,11 +27,11 @@ from processors.gateway.signatures import Secrets
 from processors.ports.catalog import Catalog
 from processors.ports.door import Door
 from processors.ports.measures import Measures
-from processors.ports.run_queries import RunQueries
+from processors.ports.run_queries import History, RunQueries
 from processors.ports.tokens import Tokens
 
 # Told by whoever hears that runs have ended, so that those who wait need not wait for the next poll.
-ENDS = web.AppKey("ends", SharedPoll[str, str])
+ENDS = web.AppKey("ends", SharedPoll[str, History])
 
 _API = "/v1/automation"
 _HOOK = "/v1/{project:(?!automation/)[^/]+}/{trigger:[^/]+}"
@@ -57,7 +57,7 @@ def build_app(
         secrets=Secrets(master_key),
         limits=allowed,
         states=SharedLookup(queries.states),
-        ends=SharedPoll(queries.ended),
+        ends=SharedPoll(partial(queries.ended, limit=allowed.attempts)),
         news=SharedPoll(queries.news),
         measures=measures or Measures(),
     )

@@ -9,7 +9,7 @@ import msgspec
 from processors.engine.moves import RunStatus
 from processors.gateway.parts import ACCEPTED, Parts
 from processors.gateway.sentences import Place, sentence, standing_at
-from processors.ports.run_queries import AcceptedRun, Attempt, RefusedOutcome, Run
+from processors.ports.run_queries import AcceptedRun, Attempt, History, RefusedOutcome, Run
 from schemas.errors import Refused
 from schemas.ids import is_run_id
 
@@ -22,12 +22,18 @@ async def run_document(parts: Parts, project_id: str, run_id: str) -> dict[str, 
     now = parts.door.now()
     if isinstance(run, AcceptedRun):
         return {**dataclasses.asdict(run), "state": ACCEPTED, "where": sentence(run, Place(now))}
-    attempts = await parts.queries.attempts(project_id, run_id, parts.limits.attempts)
-    late = await parts.queries.late_attempts(project_id, run_id, parts.limits.attempts)
+    most = parts.limits.attempts
+    attempts = await parts.queries.attempts(project_id, run_id, most)
+    history = History(run, attempts, await parts.queries.late_attempts(project_id, run_id, most))
     place = Place(now, attempts)
     if run.state == RunStatus.PENDING:
         place.queue = await parts.queries.queue_place(project_id, run_id)
-    standing = standing_at(run, attempts)
+    return history_document(history, place)
+
+
+def history_document(history: History, place: Place) -> dict[str, Any]:
+    """A run that was made, with its records."""
+    run, standing = history.run, standing_at(history.run, history.attempts)
     return {
         **{name: value for name, value in _fields(run) if name not in _STORED},
         "current_step": None if standing is None else standing.step_id,
@@ -35,8 +41,8 @@ async def run_document(parts: Parts, project_id: str, run_id: str) -> dict[str, 
         "input": raw(run.input),
         "result": raw(run.result),
         "error": raw_or_text(run.error),
-        "attempts": [attempt_document(attempt) for attempt in attempts],
-        "late_attempts": [attempt_document(one) for one in late],
+        "attempts": [attempt_document(attempt) for attempt in history.attempts],
+        "late_attempts": [attempt_document(one) for one in history.late],
     }
 
 

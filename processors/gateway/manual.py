@@ -6,11 +6,13 @@ import msgspec
 from aiohttp import web
 
 from processors.gateway.bodies import read_body, require_json
-from processors.gateway.documents import run_document
+from processors.gateway.documents import history_document
 from processors.gateway.fields import read_fields, seconds_parameter
 from processors.gateway.keys import HEADER, key_in_header
 from processors.gateway.parts import Parts, json_response
+from processors.gateway.sentences import Place
 from processors.ports.door import Acceptance
+from processors.ports.run_queries import History
 from processors.ports.tokens import WRITE
 from processors.runtime.matching import manual_run
 from schemas.errors import Refused, Unavailable
@@ -69,18 +71,19 @@ class ManualRuns:
                 window=parts.limits.dedup_window,
             )
         )
-        if patience and answer.run_id is not None and await self._has_ended(answer.run_id, patience):
-            return json_response(await run_document(parts, token.project_id, answer.run_id))
-        return await parts.told(answer, "header")
+        ended = await self._end_of(answer.run_id, patience) if patience and answer.run_id is not None else None
+        if ended is None:
+            return await parts.told(answer, "header")
+        return json_response(history_document(ended, Place(parts.door.now(), ended.attempts)))
 
-    async def _has_ended(self, run_id: str, patience: float) -> bool:
-        """Not that it knew of, when this process stops meanwhile: the run is made, and its end can be asked again."""
+    async def _end_of(self, run_id: str, patience: float) -> History | None:
+        """None also when this process stops meanwhile: the run is made, and its end can be asked again."""
         try:
-            return await self._parts.ends.wait(run_id, patience) is not None
+            return await self._parts.ends.wait(run_id, patience)
         except Unavailable as exc:
             if exc.code != "E_SHUTTING_DOWN":
                 raise
-            return False
+            return None
 
 
 def _request_hash(workflow_id: str, fields: RunFields) -> bytes:

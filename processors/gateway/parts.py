@@ -17,7 +17,7 @@ from processors.gateway.signatures import Secrets
 from processors.ports.catalog import Catalog
 from processors.ports.door import Acceptance, Answer, Door, Outcome
 from processors.ports.measures import Measures
-from processors.ports.run_queries import Cursor, News, RunQueries
+from processors.ports.run_queries import Cursor, History, News, RunQueries
 from schemas.errors import Refused
 
 ACCEPTED = "accepted"  # the state of a run that is promised and not made yet
@@ -35,7 +35,7 @@ class Parts:
     secrets: Secrets
     limits: Limits
     states: SharedLookup[str, str]
-    ends: SharedPoll[str, str]
+    ends: SharedPoll[str, History]
     news: SharedPoll[Cursor, News]
     measures: Measures
 

@@ -123,6 +123,15 @@ class RefusedOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class History:
+    """A run with the newest of its records, and of the outcomes that came too late, in their order."""
+
+    run: Run
+    attempts: Sequence[Attempt]
+    late: Sequence[RefusedOutcome]
+
+
+@dataclass(frozen=True, slots=True)
 class AcceptedRun:
     """A run that a door has promised and ingest has not made yet."""
 
@@ -181,8 +190,8 @@ class RunQueries(Protocol):
     async def states(self, run_ids: Sequence[str]) -> Mapping[str, str]:
         """The states of these runs; a run that is only accepted is left out."""
 
-    async def ended(self, run_ids: Sequence[str]) -> Mapping[str, str]:
-        """The terminal states of those of these runs that have ended."""
+    async def ended(self, run_ids: Sequence[str], limit: int) -> Mapping[str, History]:
+        """Those of these runs that have ended, each with at most `limit` of its records."""
 
     async def news(self, cursors: Sequence[Cursor]) -> Mapping[Cursor, News]:
         """What lies behind each cursor, where there is something."""

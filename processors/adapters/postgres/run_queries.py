@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -9,12 +10,13 @@ from psycopg.errors import UndefinedTable
 from psycopg.rows import TupleRow, class_row, dict_row, tuple_row
 
 from processors.adapters.postgres.migrations import shipped
-from processors.adapters.postgres.pooled import Pool, Row, ask, borrowed
+from processors.adapters.postgres.pooled import Pool, Row, ask, borrowed, read
 from processors.adapters.postgres.statements import statements
 from processors.ports.run_queries import (
     AcceptedRun,
     Attempt,
     Cursor,
+    History,
     News,
     QueuePlace,
     RefusedOutcome,
@@ -92,12 +94,14 @@ class PostgresRunQueries:
     async def states(self, run_ids: Sequence[str]) -> Mapping[str, str]:
         return dict(await ask(self._quick, self._sql["find_states"], {"run_ids": list(run_ids)}, tuple_row))
 
-    async def ended(self, run_ids: Sequence[str]) -> Mapping[str, str]:
-        return dict(await ask(self._quick, self._sql["find_ended"], {"run_ids": list(run_ids)}, tuple_row))
+    async def ended(self, run_ids: Sequence[str], limit: int) -> Mapping[str, History]:
+        asked = {"run_ids": list(run_ids), "limit": limit}
+        return await read(self._quick, partial(_endings, self._sql, asked))
 
     async def news(self, cursors: Sequence[Cursor]) -> Mapping[Cursor, News]:
         """The ends are read first: a run that was over by then has no record that is not read after."""
-        ended = await self.ended([cursor.run_id for cursor in cursors])
+        asked = {"run_ids": [cursor.run_id for cursor in cursors]}
+        ended: dict[str, str] = dict(await ask(self._quick, self._sql["find_ends"], asked, tuple_row))
         rows = await ask(
             self._pool,
             self._sql["find_news"],
@@ -129,6 +133,27 @@ class PostgresRunQueries:
                     await conn.execute(self._sql[name], parameters)
             await conn.execute(self._sql["tell_mail"])
         return state
+
+
+async def _endings(
+    sql: Mapping[str, str], parameters: Mapping[str, Any], conn: AsyncConnection[TupleRow]
+) -> dict[str, History]:
+    """One trip. The heads are read first: a run that was over by then has no record that is not read after."""
+    names = ("find_ended", "find_ended_attempts", "find_ended_late")
+    cursors = [conn.cursor(binary=True) for _ in names]
+    async with conn.pipeline():
+        for cursor, name in zip(cursors, names, strict=True):
+            await cursor.execute(sql[name], parameters)
+    heads, records, refused = [await cursor.fetchall() for cursor in cursors]
+    attempts: dict[str, list[Attempt]] = {row[0]: [] for row in heads}
+    for row in records:
+        if row[0] in attempts:
+            attempts[row[0]].append(Attempt(*row))
+    late: dict[str, list[RefusedOutcome]] = {row[0]: [] for row in heads}
+    for row in refused:
+        if row[0] in late:
+            late[row[0]].append(RefusedOutcome(*row[1:]))
+    return {row[0]: History(Run(*row), attempts[row[0]], late[row[0]]) for row in heads}
 
 
 async def _lock(conn: AsyncConnection[TupleRow], sql: Mapping[str, str], parameters: Mapping[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """Runs through the API: started by hand, listed, shown, waited for, followed and cancelled."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,6 @@ from processors.ports.tokens import READ, WRITE
 from schemas.ids import new_event_id, run_id
 from tests.integration.gateway.conftest import PROJECT, Gateway
 from tests.integration.gateway.histories import end_run, insert_ended, record, record_late
-from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -98,28 +96,6 @@ async def test_an_unknown_workflow_is_refused_with_the_nearest_name(gateway: Gat
     )
     assert (answer.status, answer.code) == (404, "E_WORKFLOW_NOT_FOUND")
     assert "wf_invoice_settle" in answer.body["detail"]
-
-
-async def test_waiting_answers_with_the_ended_run(gateway: Gateway) -> None:
-    waiting = asyncio.create_task(gateway.run("k1", query="?wait=30", input={"a": 1}))
-    started = await _until_made(gateway)
-    await end_run(gateway.dsn, started, state="succeeded", result='{"total": 1.0}')
-    answer = await waiting
-    assert answer.status == 200
-    assert (answer.body["run_id"], answer.body["state"], answer.body["result"]) == (
-        started,
-        "succeeded",
-        {"total": 1.0},
-    )
-    attached = await gateway.run("k1", query="?wait=30", input={"a": 1})
-    assert (attached.status, attached.body["state"]) == (200, "succeeded")
-
-
-async def test_waiting_ends_after_its_time_with_the_plain_answer(gateway: Gateway) -> None:
-    answer = await gateway.run("k1", query="?wait=0.1", input={})
-    assert (answer.status, answer.body["status"]) == (202, "created")
-    refused = await gateway.run("k1", query="?wait=soon", input={})
-    assert (refused.status, refused.code) == (400, "E_INVALID_PARAMETER")
 
 
 async def test_the_list_is_filtered_counted_and_paged(gateway: Gateway) -> None:
@@ -376,18 +352,6 @@ async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, s
         name, _, value = text.partition(": ")
         name = name or "comment"
         fields[name] = f"{fields[name]}\n{value}" if name in fields else value
-
-
-async def _until_made(gateway: Gateway) -> str:
-    """The id of the only run, as soon as it is there."""
-    made: list[str] = []
-
-    async def is_made() -> bool:
-        made.extend(row["run_id"] for row in await gateway.rows("select run_id from automation.live_runs"))
-        return bool(made)
-
-    await until(is_made, "the run is made")
-    return made[0]
 
 
 def _id(at: datetime) -> str:

@@ -135,9 +135,47 @@ select q.running + coalesce((select sum(d.delta) from automation.queue_deltas d
 -- The states of many runs at once.
 select run_id, state from automation.runs where run_id = any(%(run_ids)s);
 
--- name: find_ended
+-- name: find_ends
 -- Which of these runs have ended, and how.
 select run_id, state from automation.runs_ended where run_id = any(%(run_ids)s);
+
+-- name: find_ended
+-- The heads of those of these runs that have ended.
+select run_id, workflow_id, version, state, event_id, event_type, trigger_id, queue_id, lane, idempotency_key,
+       partition_key, correlation_id, operation_version, redrive_count, generation, fence, occurred_at,
+       accepted_at, created_at, started_at, null::timestamptz as visible_at, ended_at,
+       exists (select from automation.run_mail m where m.run_id = r.run_id and m.kind = 'cancel')
+           as cancel_requested,
+       input, result, error_code, error, deadline_at
+  from automation.runs_ended r
+ where run_id = any(%(run_ids)s::text[]);
+
+-- name: find_ended_attempts
+-- The newest records of those of these runs that have ended.
+select a.*
+  from unnest(%(run_ids)s::text[]) as w (run_id)
+ cross join lateral (select e.run_id, e.project_id from automation.runs_ended e where e.run_id = w.run_id offset 0) e
+ cross join lateral (
+        select run_id, generation, seq, kind, step_id, attempt, status, final, idempotency_key, error_code, error,
+               result, due_at, started_at, finished_at
+          from automation.step_attempts s
+         where s.run_id = e.run_id and s.project_id = e.project_id
+         order by s.generation desc, s.seq desc
+         limit %(limit)s) a
+ order by a.run_id, a.generation, a.seq;
+
+-- name: find_ended_late
+-- The newest outcomes that a fence refused, of those of these runs that have ended.
+select a.run_id, a.step_id, a.attempt, a.fence, a.status, a.idempotency_key, a.error_code, a.error, a.result,
+       a.recorded_at
+  from unnest(%(run_ids)s::text[]) as w (run_id)
+ cross join lateral (select e.run_id, e.project_id from automation.runs_ended e where e.run_id = w.run_id offset 0) e
+ cross join lateral (
+        select * from automation.late_attempts l
+         where l.run_id = e.run_id and l.project_id = e.project_id
+         order by l.late_id desc
+         limit %(limit)s) a
+ order by a.late_id;
 
 -- name: find_news
 -- The next records behind each of many cursors; each reader gets at most 200 a round.
