@@ -52,19 +52,26 @@ def with_literals(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def literal(values: list[Any]) -> str | BytesArray | list[Any]:
     """The array of a list of one type, or the list itself where the driver knows better."""
+    if values and isinstance(values[0], str | int | None) and values.count(values[0]) == len(values):
+        return "{" + ",".join([_one(values[0])] * len(values)) + "}"
     nulls = values.count(None)
-    if nulls == len(values):
-        return "{" + ",".join(["NULL"] * nulls) + "}"
-    first = values[0] if not nulls else next(value for value in values if value is not None)
+    first = next((value for value in values if value is not None), None)
     if isinstance(first, str):
         return _texts(values, nulls)
-    if isinstance(first, bool | int | float):
+    if isinstance(first, int | float):
         return "{" + repr(values)[1:-1].replace("None", "NULL") + "}"
     if isinstance(first, datetime):
         return _times(values)
     if isinstance(first, bytes):
         return BytesArray(values)
-    return values
+    return values or "{}"
+
+
+def _one(value: str | int | None) -> str:
+    """What all of a column have in common, as most columns of a batch do, is written once."""
+    if value is None:
+        return "NULL"
+    return _texts([value], 0)[1:-1] if isinstance(value, str) else repr(value)
 
 
 def _texts(values: Sequence[str | None], nulls: int) -> str:
