@@ -54,21 +54,28 @@ def show(console: Console, result: Figures) -> None:
 
 
 def sheets(result: Figures) -> Iterator[Sheet]:
-    yield _figures("Figures", TARGETS, result)
+    if any(target.name in result for target in TARGETS):
+        yield _figures("Figures", TARGETS, result)
     peers = [peer for peer in PEERS if f"{peer}_per_s" in result]
     if peers:
-        yield _figures("Beside the peers", [target for target in PEER_TARGETS if target.name in result], result)
+        beside = [target for target in PEER_TARGETS if target.name in result]
+        if beside:
+            yield _figures("Beside the peers", beside, result)
         rows = [[peer.replace("_", " "), *(plain(result[f"{peer}_{figure}"]) for figure in OF_PEERS)] for peer in peers]
         yield Sheet("The peers", ["", *OF_PEERS.values()], rows)
-    yield _costs(result)
+    if any(name in result for name in COSTS):
+        yield _costs(result)
     for name, title in BUDGETS.items():
         if name in result:
             yield Sheet(title, [*result[name]], [[f"{value:.1f}" for value in result[name].values()]], words=0)
 
 
 def _figures(title: str, targets: Sequence[Target], result: Figures) -> Sheet:
+    """A figure that nobody asked for has no line; one that could not be measured has."""
     rows = []
     for target in targets:
+        if target.name not in result and "not_measured" not in result:
+            continue
         asked = "" if target.asks is None else f"{'>=' if target.better == 'more' else '<='} {plain(target.asks)}"
         if target.name not in result:
             rows.append([target.says, target.unit, "-", "", asked, "not measured"])

@@ -50,7 +50,11 @@ def test_a_missed_target_is_shown_as_missed() -> None:
     assert "MISSED" in lines.pop()
 
 
-def test_a_figure_that_was_not_measured_has_its_line() -> None:
+def test_a_figure_that_nobody_asked_for_has_no_line() -> None:
+    assert "not measured" not in printed(result(ROUNDS))
+
+
+def test_a_figure_that_could_not_be_measured_has_its_line() -> None:
     text = printed(result(ROUNDS) | {"not_measured": {"idle": "TimeoutError: [no] answer"}})
     assert text.count("not measured") == len(TARGETS) - 3 + 1
     assert "TimeoutError: [no] answer" in text
