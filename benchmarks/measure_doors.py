@@ -20,8 +20,10 @@ from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.figures import Figures, Scale
 from benchmarks.http_load import Load, Told, drive
-from benchmarks.processor_time import processor_seconds
+from benchmarks.measure_w3 import FULL, parts, publish
+from benchmarks.processor_time import Meter
 from ops.client import Client
 from ops.local import LocalOptions, LocalStack
 from topology.publication import collect
@@ -30,7 +32,6 @@ HERE = Path(__file__).parent
 ALONE, CLIENTS, SENDERS = 300, 256, 64
 WEBHOOK_BODY_BYTES = 1000
 SHARE = 0.7  # of what the door took when it was full
-FULL = {"A44_EXECUTOR_SLOTS": "2000"}
 
 
 def rest_requests(stack: LocalStack, name: str, count: int) -> list[bytes]:
@@ -68,61 +69,78 @@ async def load(stack: LocalStack, requests: Sequence[bytes], connections: int, r
     )
 
 
-def used(stack: LocalStack) -> dict[str, float]:
-    """CPU seconds by part."""
-    servers = {"postgres": stack.servers.postgres.pid, "broker": stack.servers.broker.pid}
-    running = {name: process.pid for name, process in stack.processes.items() if process.is_running}
-    return {part: processor_seconds(pid) for part, pid in {**servers, **running}.items()}
+def by_part(meter: Meter, told: Told, count: int) -> dict[str, float]:
+    """CPU seconds per 1,000; the client is what made the load."""
+    return meter.per_1000(count) | {"client": 1e3 * told.cpu_seconds / count}
 
 
-def since(before: dict[str, float], after: dict[str, float], client: float, count: int) -> dict[str, float]:
-    parts = {part: after[part] - before[part] for part in after} | {"client": client}
-    return {part: round(1e3 * seconds / count, 3) for part, seconds in parts.items()}
+def _check_all_answered(status: int, *all_told: Told) -> None:
+    """A fast refusal is no figure."""
+    for told in all_told:
+        if set(told.statuses) != {status}:
+            raise AssertionError(f"answers of the benchmark were {dict(told.statuses)}")
 
 
-async def rest(stack: LocalStack, runs: int) -> dict[str, object]:
+async def measure_rest(stack: LocalStack, scale: Scale) -> Figures:
+    return await rest(stack, scale.of(6_000, 2_500), scale.of(ALONE, 60))
+
+
+async def measure_webhooks(stack: LocalStack, scale: Scale) -> Figures:
+    """Killed, since one that holds runs for minutes would stop slowly; nothing is to be executed here."""
+    await stack.processes["executor"].kill()
+    return await webhooks(stack, await publish_doors(stack), scale.of(15_000, 6_000))
+
+
+async def publish_doors(stack: LocalStack) -> str:
+    """The secret of the webhooks."""
+    client = Client(stack.url, stack.token)
+    told = await asyncio.to_thread(partial(client.publish, collect([HERE / "doors"])))
+    client.close()
+    return str(next(hook["secret"] for hook in told["webhooks"]))
+
+
+async def rest(stack: LocalStack, runs: int, singles: int = ALONE) -> Figures:
     await load(stack, rest_requests(stack, "warm", 60), 1)
-    alone = await load(stack, rest_requests(stack, "alone", ALONE), 1)
+    alone = await load(stack, rest_requests(stack, "alone", singles), 1)
     await load(stack, rest_requests(stack, "full-warm", CLIENTS), CLIENTS)
-    before = used(stack)
+    meter = Meter(parts(stack))
     full = await load(stack, rest_requests(stack, "full", runs), CLIENTS)
-    by_part = since(before, used(stack), full.cpu_seconds, runs)
+    used = by_part(meter, full, runs)
+    _check_all_answered(200, full, alone)
     return {
         "w3_alone_p50_ms": round(alone.percentile_ms(0.5), 1),
         "w3_alone_p99_ms": round(alone.percentile_ms(0.99), 1),
         "w3_rest_per_s": round(full.per_second, 1),
         "w3_rest_p99_ms": round(full.percentile_ms(0.99), 1),
         "rest_statuses": dict(full.statuses + alone.statuses),
-        "rest_cpu_s_per_1000": round(sum(by_part.values()), 3),
-        "rest_cpu_s_per_1000_by_part": by_part,
+        "rest_cpu_s_per_1000": round(sum(used.values()), 3),
+        "rest_cpu_s_per_1000_by_part": {part: round(one, 3) for part, one in used.items()},
     }
 
 
-async def webhooks(stack: LocalStack, secret: str, count: int) -> dict[str, object]:
+async def webhooks(stack: LocalStack, secret: str, count: int) -> Figures:
     await stack.processes["executor"].stop()
     await load(stack, signed_requests(stack, secret, "hook-warm", 500), SENDERS)
-    before = used(stack)
+    meter = Meter(parts(stack))
     full = await load(stack, signed_requests(stack, secret, "hook-full", count), SENDERS)
-    by_part = since(before, used(stack), full.cpu_seconds, count)
+    used = by_part(meter, full, count)
     rate = SHARE * full.per_second
     calm = await load(stack, signed_requests(stack, secret, "hook-calm", int(4 * rate)), SENDERS, rate)
+    _check_all_answered(202, full, calm)
     return {
         "accepted_per_s": round(full.per_second, 1),
         "accepted_p99_ms": round(full.percentile_ms(0.99), 1),
         "accepted_p99_ms_at_70": round(calm.percentile_ms(0.99), 1),
         "accepted_statuses": dict(full.statuses + calm.statuses),
-        "accepted_cpu_s_per_1000_by_part": by_part,
+        "accepted_cpu_s_per_1000_by_part": {part: round(one, 3) for part, one in used.items()},
     }
 
 
 async def main(runs: int, hooks: int) -> None:
-    figures: dict[str, object] = {}
+    figures: Figures = {}
     async with LocalStack(LocalOptions(environment=FULL)) as stack:
-        client = Client(stack.url, stack.token)
-        await asyncio.to_thread(client.publish, collect([HERE / "w3"]))
-        told = await asyncio.to_thread(partial(client.publish, collect([HERE / "doors"])))
-        client.close()
-        secret = next(hook["secret"] for hook in told["webhooks"])
+        await publish(stack)
+        secret = await publish_doors(stack)
         if runs:
             figures |= await rest(stack, runs)
         if hooks:

@@ -7,7 +7,15 @@ that fails is told, and the others go on.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks import measure_bare_path, measure_budget, measure_idle, measure_memory, measure_w3
+from benchmarks import (
+    measure_appends,
+    measure_bare_path,
+    measure_budget,
+    measure_doors,
+    measure_idle,
+    measure_memory,
+    measure_w3,
+)
 from benchmarks.figures import Figures, Scale
 from benchmarks.machine import machine
 from benchmarks.peers import measure_peers
@@ -20,10 +28,13 @@ ON_A_STACK: Mapping[str, Measure] = {
     "idle": measure_idle.measure,
     "floor": measure_bare_path.measure,
     "kafka": measure_w3.measure,
+    "rest": measure_doors.measure_rest,
     "peers": measure_peers.measure_fastest,
     "all-peers": measure_peers.measure,
     "budget": measure_budget.measure,
-    "memory": measure_memory.measure,  # its runs stay, so it comes last
+    "appends": measure_appends.measure,
+    "memory": measure_memory.measure,  # its runs stay
+    "webhooks": measure_doors.measure_webhooks,  # from here on there is no executor
 }
 
 
