@@ -28,7 +28,7 @@ OK = 300
 
 
 async def measure(stack: LocalStack, scale: Scale) -> Figures:
-    runs, name = scale.of(200, 30), f"budget-{time.time_ns()}"
+    runs, name = scale.of(60, 30), f"budget-{time.time_ns()}"
     rest = await asyncio.to_thread(_through_rest, stack, runs, f"{name}-r")
     sent, published, ended = await _through_kafka(stack, runs, f"{name}-k")
     known = {row[0]: row[1:] for row in await query(stack.log_dsn, MOMENTS)}

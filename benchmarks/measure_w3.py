@@ -72,7 +72,7 @@ async def one_kind(stack: LocalStack, event_type: str, runs: int) -> tuple[float
 
 
 async def measure(stack: LocalStack, scale: Scale) -> Figures:
-    runs = scale.of(20_000, 5_000)
+    runs = scale.of(12_000, 4_000)
     full, by_part = await one_kind(stack, W3, runs)
     at_100, by_part_at_100 = await one_kind(stack, AT_100, runs // 2)
     by_partition, by_part_of_lanes = await one_kind(stack, BY_PARTITION, runs // 2)

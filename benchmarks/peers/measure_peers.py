@@ -19,7 +19,7 @@ from ops.local import LocalStack
 ROOT = Path(__file__).resolve().parents[2]
 INSTALLED = ROOT / ".a44" / "peers"
 PYTHON = INSTALLED / "venv" / "bin" / "python"
-SECONDS, MOST_SECONDS = 10, 120.0
+SECONDS, MOST_SECONDS = 8, 120.0
 KEPT = ("per_s", "p50_ms", "p99_ms", "alone_p50_ms", "alone_p99_ms", "cpu_s_per_1000")
 
 
@@ -107,12 +107,12 @@ async def restate(peer: Peer) -> Figures:
     )
     addresses = {"ingress": ingress, "admin": admin, "worker": worker}
     return await peer.client(
-        "restate_client", 500, 200, **{name: f"http://{HOST}:{port}" for name, port in addresses.items()}
+        "restate_client", 500, 100, **{name: f"http://{HOST}:{port}" for name, port in addresses.items()}
     )
 
 
 async def dbos_in_process(peer: Peer) -> Figures:
-    return await peer.client("dbos_client", 8, 200, way="in process", database=await peer.database())
+    return await peer.client("dbos_client", 8, 100, way="in process", database=await peer.database())
 
 
 async def dbos_queue(peer: Peer) -> Figures:
