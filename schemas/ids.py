@@ -43,6 +43,11 @@ def dead_letter_id(millis: int) -> str:
     return "dlq_" + _ulid(millis, os.urandom(10))
 
 
+def computed_dead_letter_id(millis: int, seed: bytes) -> str:
+    """The dead letter id of a seed: the same one each time that it is made."""
+    return f"dlq_{_time_text(millis)}{hashlib.sha256(seed).hexdigest()[:16].upper()}"
+
+
 def event_millis(event_id: str) -> int | None:
     """Tell the time inside an event id of our form; None when a producer chose an id of its own form."""
     if _EVENT_ID.fullmatch(event_id) is None:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+import msgspec
+
 from schemas.errors import Refused
 
 MAX_DEPTH = 128
@@ -76,8 +78,9 @@ def decode(data: bytes) -> Any:
 
 
 def check(data: bytes) -> None:
-    """Refuse what `decode` refuses. It costs the same: only building tells that a key stands twice."""
-    decode(data)
+    """Refuse what `decode` refuses, at a fraction of its cost where there is nothing to refuse."""
+    if not _is_plain(data):
+        decode(data)
 
 
 def encode(value: Any) -> str:
@@ -95,8 +98,26 @@ def encode(value: Any) -> str:
     return text
 
 
+def _is_plain(data: bytes) -> bool:
+    """Whether `decode` surely takes it. What is read and written again has lost the colon of each key that stood twice,
+    and no other; escapes by number may hide colons, and what cannot be stored.
+    """
+    if b"\\u" in data:
+        return False
+    try:
+        _check_bounds(data)
+        again = msgspec.json.encode(msgspec.json.decode(data))
+    except (Refused, msgspec.MsgspecError, OverflowError):  # it may still be fine: a whole number of 70 bits, say
+        return False
+    return data.count(b":") == again.count(b":")
+
+
 def _check_bounds(data: bytes) -> None:
-    if _LONG_NUMBER.search(data) is not None and _LONG_NUMBER.search(_STRING.sub(b'""', data)) is not None:
+    if (
+        len(data) > MAX_DIGITS
+        and _LONG_NUMBER.search(data) is not None
+        and _LONG_NUMBER.search(_STRING.sub(b'""', data)) is not None
+    ):
         raise Refused("E_JSON_INVALID", f"a number has over {MAX_DIGITS} digits")
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return

@@ -1,16 +1,17 @@
-"""Ingest: a poll of the events topic becomes runs, counters and dead letters in one commit.
+"""Ingest: polls of the events topic become runs, counters and dead letters, a part of a poll in one commit.
 
 Every record has exactly one of three fates: it is accepted (its triggers make runs, or none matches), it is a
 repetition, or it becomes a dead letter with its raw bytes. Offsets move in the transaction that decides it.
 """
 
-import hashlib
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 import structlog
 
 from processors.ports import crash_points
+from processors.ports.catalog import CatalogSnapshot
 from processors.ports.hints import Hints
 from processors.ports.ingest import Arrival, DeadRecord, Followed, Harvest, IngestLog, Reached
 from processors.ports.measures import Measures
@@ -21,10 +22,13 @@ from processors.runtime.current_catalog import CurrentCatalog
 from processors.runtime.matching import match
 from schemas.envelope import Envelope, body_hash, decode_batch
 from schemas.errors import AutomationError, Refused, Unavailable
-from schemas.ids import MAX_MILLIS, dead_letter_id, event_millis
+from schemas.ids import MAX_MILLIS, computed_dead_letter_id, event_millis
 
 SEQ_HEADER = "a44-seq"
 MOST_SEQ_DIGITS = 18
+MOST_RECORDS = 1_000
+MOST_BYTES = 8_000_000
+RECORDS_A_TURN = 100
 LONGEST_BACKLOG_MILLIS = 20 * 86_400_000
 _log = structlog.get_logger("ingest")
 
@@ -45,26 +49,53 @@ class Ingest:
         for record in records:
             by_topic.setdefault(record.topic, []).append(record)
         for topic, polled in by_topic.items():
-            harvest = Harvest(topic)
-            numbered = await self._follow(polled, harvest)
-            now = self._log.now()
-            envelopes = decode_batch([record.value for record, _ in numbered])
-            for (record, number), envelope in zip(numbered, envelopes, strict=True):
+            await self._take_poll(snapshot, topic, polled)
+
+    async def _take_poll(self, snapshot: CatalogSnapshot, topic: str, polled: Sequence[Record]) -> None:
+        """Part by part, in order: one is read while the one before is written."""
+        followed = dict(self._log.followed(topic))
+        writing: asyncio.Task[None] | None = None
+        try:
+            for part in _parts(polled):
+                harvest = Harvest(topic)
+                await self._read(snapshot, await self._follow(part, followed, harvest), harvest)
+                if writing is not None:
+                    await writing
+                writing = asyncio.create_task(self._write(harvest))
+            if writing is not None:
+                await writing
+        finally:
+            if writing is not None and not writing.done():
+                writing.cancel()
+                await asyncio.wait([writing])
+
+    async def _read(
+        self, snapshot: CatalogSnapshot, numbered: Sequence[tuple[Record, int | None]], harvest: Harvest
+    ) -> None:
+        """Decide what becomes of each record; now and then others have a turn, who write the part before."""
+        now = self._log.now()
+        now_millis = _millis(now)
+        for at in range(0, len(numbered), RECORDS_A_TURN):
+            await asyncio.sleep(0)
+            some = numbered[at : at + RECORDS_A_TURN]
+            for (record, number), envelope in zip(some, decode_batch([one.value for one, _ in some]), strict=True):
                 if isinstance(envelope, Refused):
                     harvest.dead.append(_dead(record, None, "undecodable", envelope))
-                else:
-                    accepted = None if number is None else _accepted_at(envelope, now)
-                    found = match(snapshot, envelope, millis=_millis(accepted or now))
-                    self._take(harvest, record, envelope, accepted, found)
-            _fold_repeated_runs(harvest)
-            crash_points.reach("after_poll_before_commit")
-            try:
-                grants = await self._log.commit(harvest)
-            except AutomationError as exc:
-                raise self._held_up(harvest, exc) from exc
-            crash_points.reach("after_commit_before_ack")
-            self._count(harvest)
-            self._hints.granted(grants)
+                    continue
+                accepted = None if number is None else _accepted_at(envelope, now_millis)
+                found = match(snapshot, envelope, millis=now_millis if accepted is None else _millis(accepted))
+                self._take(harvest, record, envelope, accepted, found)
+        _fold_repeated_runs(harvest)
+
+    async def _write(self, harvest: Harvest) -> None:
+        crash_points.reach("after_poll_before_commit")
+        try:
+            grants = await self._log.commit(harvest)
+        except AutomationError as exc:
+            raise self._held_up(harvest, exc) from exc
+        crash_points.reach("after_commit_before_ack")
+        self._count(harvest)
+        self._hints.granted(grants)
 
     def _held_up(self, harvest: Harvest, failure: AutomationError) -> AutomationError:
         """Nothing passes a dead letter that cannot be written, whatever the reason: its records wait, and somebody is
@@ -77,14 +108,15 @@ class Ingest:
         _log.error("dead_letters_not_written", topic=harvest.topic, partitions=partitions, reason=str(failure))
         return Unavailable("E_UNAVAILABLE", f"dead letters of {harvest.topic} cannot be written: {failure}")
 
-    async def _follow(self, polled: Sequence[Record], harvest: Harvest) -> list[tuple[Record, int | None]]:
+    async def _follow(
+        self, polled: Sequence[Record], followed: dict[int, Followed], harvest: Harvest
+    ) -> list[tuple[Record, int | None]]:
         """The records to be decided, with the relay's numbers, and how far they lead.
 
         Numbers only tell of gaps; what comes twice is known by its event id. Behind a gap nothing is decided: the
         relay goes back, and everything comes again in order. A gap is asked for where the numbers jump, so once.
         """
         numbered: list[tuple[Record, int | None]] = []
-        followed = dict(self._log.followed(harvest.topic))
         given: Mapping[int, int] | None = None
         for record in polled:
             at, number = followed.get(record.partition, Followed()), _number(record)
@@ -125,7 +157,7 @@ class Ingest:
                 partition=record.partition,
                 offset=record.offset,
                 raw=record.value or b"",
-                dead_letter_id=_letter(record, "conflict"),
+                dead_letter_id=_letter(record, "conflict") if accepted is None else None,
             )
         )
         for place, one in enumerate(found):
@@ -160,13 +192,25 @@ def _number(record: Record) -> int | None:
     return None
 
 
-def _accepted_at(envelope: Envelope, now: datetime) -> datetime | None:
+def _parts(polled: Sequence[Record]) -> Iterator[Sequence[Record]]:
+    """A poll in parts of about the same size, each of which is worth a commit and no burden to one."""
+    begin = weight = 0
+    for at, record in enumerate(polled):
+        size = len(record.value or b"")
+        if at > begin and (at - begin >= MOST_RECORDS or weight + size > MOST_BYTES):
+            yield polled[begin:at]
+            begin, weight = at, 0
+        weight += size
+    yield polled[begin:]
+
+
+def _accepted_at(envelope: Envelope, now_millis: int) -> datetime | None:
     """What came through a door was accepted when its event id was made; a direct record is accepted now.
 
     A time that no backlog explains was made up by somebody who writes the relay's header: it is not believed.
     """
     millis = event_millis(envelope.id)
-    if millis is None or not -LONGEST_BACKLOG_MILLIS < millis - _millis(now) < LONGEST_BACKLOG_MILLIS:
+    if millis is None or not -LONGEST_BACKLOG_MILLIS < millis - now_millis < LONGEST_BACKLOG_MILLIS:
         return None
     return datetime.fromtimestamp(millis / 1000, UTC)
 
@@ -180,8 +224,7 @@ def _letter(record: Record, salt: str) -> str:
     time is the producer's to choose, within what an id can tell.
     """
     seed = f"{record.topic}\0{record.partition}\0{record.offset}\0{salt}\0".encode() + (record.value or b"")
-    drawn = dead_letter_id(min(max(record.timestamp_ms, 0), MAX_MILLIS))
-    return f"{drawn[:14]}{hashlib.sha256(seed).hexdigest()[:16].upper()}"
+    return computed_dead_letter_id(min(max(record.timestamp_ms, 0), MAX_MILLIS), seed)
 
 
 def _dead(record: Record, project_id: str | None, reason: str, refused: Refused, place: int = 0) -> DeadRecord:

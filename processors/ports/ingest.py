@@ -5,15 +5,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from msgspec import Struct
+
 from processors.ports.runs import Grant, NewRun
 from processors.ports.streams import Positions
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(Struct, frozen=True, gc=False):
     """One envelope of a poll. `accepted_at` is None for a record produced straight to Kafka: this commit accepts it.
 
-    `dead_letter_id` is used when its key turns out to belong to another event with another body.
+    Then `dead_letter_id` is used when its key turns out to belong to another event with another body. What came through
+    a door has its key, and no need of one.
     """
 
     event_id: str
@@ -24,11 +26,10 @@ class Arrival:
     partition: int
     offset: int
     raw: bytes
-    dead_letter_id: str
+    dead_letter_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class DeadRecord:
+class DeadRecord(Struct, frozen=True):
     """A record of which no run can be made. `summary` never holds its content."""
 
     dead_letter_id: str
@@ -48,8 +49,7 @@ class Followed(NamedTuple):
     seen: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
+class Reached(NamedTuple):
     """How far a partition has come: the next offset, and the relay's numbers."""
 
     next_offset: int

@@ -1,10 +1,9 @@
 """What a run is made from: the row that ingest and the door for manual runs hand to the log."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class NewRun:
+class NewRun(msgspec.Struct, frozen=True, gc=False):
     """One run to be made. `lane` is its lane's value; `ordered` says whether the lane keeps order.
 
     Times are ISO-8601 UTC text; `input` is JSON text, byte for byte as it was sent; `deadline` is in seconds from
@@ -32,8 +31,7 @@ class NewRun:
     deadline: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True, gc=False):
     """A run that may advance: what a command on the commands topic says."""
 
     run_id: str

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import msgspec
+
 from processors.ports.door import Acceptance, Outcome
 from processors.ports.ingest import Arrival, DeadRecord, Followed, Harvest, IngestLog, Reached
 from processors.ports.relay import Cursor, OutboxRow, Progress, RelayStore, Topic, Unread
@@ -54,7 +56,7 @@ async def begun(log: Log, topic_id: str = "topic-1") -> IngestLog:
 
 async def test_a_key_has_one_winner_whoever_asks_at_once(log: Log) -> None:
     doors, run = [await log.door(), await log.door()], new_run(1)
-    others = [replace(new_run(n), idempotency_key=run.idempotency_key) for n in range(2, 12)]
+    others = [msgspec.structs.replace(new_run(n), idempotency_key=run.idempotency_key) for n in range(2, 12)]
     asked = [doors[n % 2].accept(published(one)) for n, one in enumerate([run, *others])]
     answers = await asyncio.gather(*asked)
     assert [answer.outcome for answer in answers].count(Outcome.CREATED) == 1
@@ -66,7 +68,7 @@ async def test_a_key_has_one_winner_whoever_asks_at_once(log: Log) -> None:
 async def test_a_key_with_another_body_is_a_conflict_that_names_the_first(log: Log) -> None:
     door, first = await log.door(), new_run(1)
     await door.accept(published(first))
-    other = replace(new_run(2), idempotency_key=first.idempotency_key)
+    other = msgspec.structs.replace(new_run(2), idempotency_key=first.idempotency_key)
     answer = await door.accept(published(other, "[]"))
     assert (answer.outcome, answer.event_id) == (Outcome.CONFLICT, first.event_id)
     assert answer.first_body_hash == hash_of("{}")
@@ -76,7 +78,7 @@ async def test_a_key_with_another_body_is_a_conflict_that_names_the_first(log: L
 async def test_a_key_whose_window_has_passed_is_new(log: Log) -> None:
     door, first = await log.door(), new_run(1)
     await door.accept(replace(published(first), window=0.0))
-    other = replace(new_run(2), idempotency_key=first.idempotency_key)
+    other = msgspec.structs.replace(new_run(2), idempotency_key=first.idempotency_key)
     assert (await door.accept(published(other))).outcome is Outcome.CREATED
 
 
@@ -137,10 +139,10 @@ async def test_direct_records_take_their_key_and_a_conflict_is_a_dead_letter(log
     await log.queue()
     ingest, first = await begun(log), new_run(1)
     await ingest.commit(harvest_of(first, direct=True))
-    same = replace(new_run(2), idempotency_key=first.idempotency_key)
+    same = msgspec.structs.replace(new_run(2), idempotency_key=first.idempotency_key)
     await ingest.commit(harvest_of(same, offset=1, direct=True))
-    await ingest.commit(harvest_of(replace(new_run(3), idempotency_key=first.idempotency_key), offset=2, direct=True,
-                                   body="[]"))  # fmt: skip
+    another = msgspec.structs.replace(new_run(3), idempotency_key=first.idempotency_key)
+    await ingest.commit(harvest_of(another, offset=2, direct=True, body="[]"))
     assert list(await log.states()) == [first.run_id]
     rows = await rows_of(await log.relay_store())
     assert [(row.topic, row.value) for row in rows] == [("t.dead-letters", b"raw")]

@@ -17,12 +17,12 @@ from aiokafka.structs import OffsetAndMetadata
 from faust.transport.drivers import aiokafka as driver
 from mode.threads import WorkerThread
 
-from processors.adapters.kafka import driver_logs, foreign_headers
+from processors.adapters.kafka import driver_logs, fetched_records
 from schemas.errors import Broken
 
 _log = structlog.get_logger("kafka.consumer")
 LONGEST_POLL_MS: Final = 86_400_000  # a handler that waits for Postgres keeps its partitions
-foreign_headers.install()
+fetched_records.install()
 driver_logs.limit("aiokafka", "faust", "mode")
 
 # aiokafka asks for metadata in a way that lets the broker make a missing topic, with its own defaults and

@@ -120,14 +120,10 @@ class _Consumer(driver.Consumer):  # type: ignore[misc]
             if not self.app.should_stop:
                 raise
 
-    async def _hand_over(self, polled: Mapping[Any, Sequence[Any]]) -> None:
+    async def _hand_over(self, polled: Mapping[Any, Sequence[Record]]) -> None:
         if self._seek_done != self._seek_wanted:
             return
-        records = [
-            Record(r.topic, r.partition, r.offset, r.key, r.value, tuple(r.headers), r.timestamp)
-            for part in polled.values()
-            for r in part
-        ]
+        records = [record for part in polled.values() for record in part]
         self._idle.clear()
         try:
             durable = await self.reader.take(records, self.suspend_flow)

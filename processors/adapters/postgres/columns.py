@@ -1,9 +1,10 @@
 """Rows turned into the arrays that set-based statements take."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import Any
+
+from msgspec import Struct
 
 
 def columns(rows: Sequence[Any], names: Iterable[str]) -> dict[str, list[Any]]:
@@ -11,8 +12,6 @@ def columns(rows: Sequence[Any], names: Iterable[str]) -> dict[str, list[Any]]:
     return {name: list(map(attrgetter(name), rows)) for name in names}
 
 
-def columns_of(rows: Sequence[Any], kind: type) -> dict[str, list[Any]]:
-    """All fields of a dataclass as columns."""
-    if not is_dataclass(kind):
-        raise TypeError(kind)
-    return columns(rows, [field.name for field in fields(kind)])
+def columns_of(rows: Sequence[Struct], kind: type[Struct]) -> dict[str, list[Any]]:
+    """All fields of a struct as columns."""
+    return columns(rows, kind.__struct_fields__)

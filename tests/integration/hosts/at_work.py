@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from processors.executor.hosts import CodeBundle, HostSettings, StepHosts
 from processors.executor.hosts.starter import Bundles

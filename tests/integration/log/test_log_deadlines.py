@@ -1,9 +1,9 @@
 """Deadlines in the log: counted from acceptance, carried by claims, and noticed wherever the run waits."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from processors.ports.journal import Batch
 from processors.ports.runs import NewRun

@@ -1,8 +1,7 @@
 """Which runs an envelope makes, without any service around."""
 
-from dataclasses import asdict
-
 import pytest
+from msgspec.structs import asdict
 
 from processors.ports.runs import NewRun
 from processors.runtime.matching import EventScope, manual_run, match, run_of, webhook_event_type

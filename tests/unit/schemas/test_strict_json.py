@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -99,6 +100,51 @@ def test_text_that_postgres_cannot_store_is_refused(data: bytes):
 def test_what_only_looks_forbidden_is_taken(data: bytes, value: object):
     assert strict_json.decode(data) == value
     strict_json.check(data)
+
+
+KEYS = st.sampled_from(['"a"', '"b:c"', '"\\u0061"', '"a\\/"', '"a/"', '"\\u003a"', '":"'])
+SCALARS = [
+    "1",
+    "-0",
+    "1.0",
+    "1e999",
+    "NaN",
+    "9" * 30,
+    '""',
+    '":"',
+    '"\\":"',
+    '"\\u003a"',
+    '"\\u0000"',
+    "01",
+    "tru",
+    "null",
+]
+GAPS = st.sampled_from(["", " ", "\n", "\t ", "\x0c", "\ufeff"])
+
+
+@st.composite
+def nearly_json(draw: st.DrawFn, depth: int = 3) -> str:
+    """Texts in which keys stand twice, escapes stand for colons, and some of which are no JSON at all."""
+    gap = draw(GAPS)
+    if depth == 0 or draw(st.booleans()):
+        return gap + draw(st.sampled_from(SCALARS))
+    if draw(st.booleans()):
+        return f"[{','.join(draw(st.lists(nearly_json(depth - 1), max_size=3)))}{gap}]"
+    pairs = draw(st.lists(st.tuples(KEYS, nearly_json(depth - 1)), max_size=4))
+    return "{" + ",".join(f"{gap}{key}{gap}:{value}" for key, value in pairs) + "}"
+
+
+def fate(read: Callable[[bytes], object], data: bytes) -> str:
+    try:
+        read(data)
+    except Refused as refused:
+        return refused.code
+    return "taken"
+
+
+@given(nearly_json().map(str.encode) | st.binary(max_size=20) | VALUES.map(strict_json.encode).map(str.encode))
+def test_checking_refuses_what_reading_refuses_and_nothing_else(data: bytes):
+    assert fate(strict_json.check, data) == fate(strict_json.decode, data)
 
 
 def test_a_float_stays_a_float():

@@ -1,7 +1,8 @@
-"""Record batches whose header names are not UTF-8: read all the same, so that one record cannot stop a partition.
+"""What becomes of the bytes of a fetch: each record at once the one that handlers take, whatever its header names are.
 
-Kafka's protocol wants names in UTF-8, and no broker checks it. aiokafka gives the whole partition up over such a
-name, for ever. A batch that it cannot read is read once more, with the bytes at fault spelled out.
+Kafka's protocol wants header names in UTF-8, and no broker checks it. aiokafka gives the whole partition up over one
+that is not, for ever: a batch that it cannot read is read once more, with the bytes at fault spelled out. And it would
+make a record of its own from each first, which costs more than all the rest of reading.
 """
 
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from typing import Any
 from aiokafka.consumer import fetcher
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.memory_records import _MemoryRecordsPy
+
+from processors.ports.streams import Record
 
 
 class _Forgiving(bytearray):
@@ -52,6 +55,15 @@ class ForgivingRecords(_MemoryRecordsPy):  # type: ignore[misc]
         return None if batch is None else _Batch(batch, raw)
 
 
+class PlainRecords(fetcher.PartitionRecords):  # type: ignore[misc]
+    """The records of one partition in a fetch."""
+
+    def _consumer_record(self, tp: Any, record: Any) -> Record:
+        headers = tuple(record.headers)
+        return Record(tp.topic, tp.partition, record.offset, record.key, record.value, headers, record.timestamp)
+
+
 def install() -> None:
-    """Every consumer of this process reads by it: aiokafka has no setting for the reader of batches."""
+    """Every consumer of this process reads by them: aiokafka has no setting for it."""
     fetcher.MemoryRecords = ForgivingRecords
+    fetcher.PartitionRecords = PlainRecords

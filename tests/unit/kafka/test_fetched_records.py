@@ -1,11 +1,13 @@
-"""One record whose header name is not UTF-8 costs nobody a record: not itself, not its neighbours."""
+"""Records are read as handlers take them; one whose header name is not UTF-8 costs nobody a record, not even itself."""
 
 import pytest
+from aiokafka import TopicPartition
 from aiokafka.consumer import fetcher
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 
 from processors.adapters.kafka import consumer_thread
-from processors.adapters.kafka.foreign_headers import ForgivingRecords
+from processors.adapters.kafka.fetched_records import ForgivingRecords, PlainRecords
+from processors.ports.streams import Record
 
 NONE, GZIP = 0, 1
 
@@ -52,7 +54,15 @@ def test_batches_before_and_after_are_read_as_ever() -> None:
 
 
 def test_consumers_read_by_it() -> None:
-    assert consumer_thread.foreign_headers.ForgivingRecords is fetcher.MemoryRecords
+    assert consumer_thread.fetched_records.ForgivingRecords is fetcher.MemoryRecords
+    assert consumer_thread.fetched_records.PlainRecords is fetcher.PartitionRecords
+
+
+def test_records_come_out_as_handlers_take_them() -> None:
+    place = TopicPartition("events", 3)
+    read_all = PlainRecords(place, ForgivingRecords(batch("a", "b", base=7)), None, 8, None, None, True, 0)
+    assert list(read_all) == [Record("events", 3, 8, b"key", b"value 1", (("b", b"header"),), 1_000)]
+    assert read_all.next_fetch_offset == 9
 
 
 def fetcher_s_own(data: bytes):
