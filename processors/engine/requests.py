@@ -1,7 +1,7 @@
 """What a body may ask for: the closed set of requests in a turn, from step hosts and YAML alike.
 
 `after` is set where an item was asked for in an earlier turn than the one that carries it: the first turn of a
-body that came back asks again for everything that is not settled.
+body that came back asks again for everything that is not settled. The tags are those of the frames from step hosts.
 """
 
 from enum import StrEnum
@@ -20,7 +20,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, gc=False):
     strategy: str = "exponential-jitter"
 
 
-class StepRequest(msgspec.Struct, frozen=True, gc=False):
+class StepRequest(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="step"):
     """`started` says that the body's side has started attempt 1 by itself, under `token`."""
 
     item: str
@@ -32,13 +32,13 @@ class StepRequest(msgspec.Struct, frozen=True, gc=False):
     after: int | None = None
 
 
-class SleepRequest(msgspec.Struct, frozen=True, gc=False):
+class SleepRequest(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="sleep"):
     item: str
     seconds: float
     after: int | None = None
 
 
-class TimerRequest(msgspec.Struct, frozen=True, gc=False):
+class TimerRequest(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="timer"):
     """A timer that the body's own event loop asked for (`wait_for`, `timeout`); ids are `~t<n>`."""
 
     item: str
@@ -53,7 +53,7 @@ class SkipRequest(msgspec.Struct, frozen=True, gc=False):
     after: int | None = None
 
 
-class CancelRequest(msgspec.Struct, frozen=True, gc=False):
+class CancelRequest(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="cancel_item"):
     """The body gave an item up; a late outcome is recorded and not delivered."""
 
     target: str

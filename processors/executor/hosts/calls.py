@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from processors.ports.bodies import BodyStart, Past
@@ -13,6 +14,7 @@ HISTORY_LETTERS = 48 * 1024  # a message of more than 64 KB would be cut into ch
 HISTORY_ITEMS = 500
 
 
+@lru_cache(maxsize=256)  # all that one commit delivers has one time
 def instant(at: datetime) -> str:
     return at.isoformat(timespec="microseconds")
 

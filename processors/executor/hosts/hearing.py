@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 
 from anthares44.automation.wire import WireError, agree
+from processors.engine.requests import StepRequest
 from processors.executor.hosts import messages as said
 from processors.executor.hosts.held import Attempt, HeldRun
 from processors.executor.hosts.host import Host
@@ -49,18 +50,15 @@ class Hearing:
     def _turn(self, host: Host, message: said.Turn) -> None:
         run = _held(host, message)
         for wanted in message.requests:
-            if type(wanted) is said.Step and wanted.started:
+            if isinstance(wanted, StepRequest) and wanted.started:
                 allowed = wanted.timeout + self._grace
                 begun = Attempt(wanted.item, 1, wanted.token or "", allowed, time.monotonic() + allowed)
                 if run is not None:
                     host.note_attempt(run, begun)
                 else:  # it crossed the drop
                     host.left_over(message.run, message.fence, begun)
-        if run is None:
-            return
-        end = checked_end(message.ended)
-        requests = [said.request_of(wanted) for wanted in message.requests]
-        self._listener.turned(run.run_id, run.fence, message.after, requests, end)
+        if run is not None:
+            self._listener.turned(run.run_id, run.fence, message.after, message.requests, checked_end(message.ended))
 
     def _done(self, host: Host, message: said.Done) -> None:
         run = _held(host, message)

@@ -119,7 +119,7 @@ class Host:
 
     @property
     def takes_attempts(self) -> bool:
-        return self.stage in {Stage.STARTING, Stage.SERVING}
+        return self.stage is Stage.SERVING or self.stage is Stage.STARTING
 
     @property
     def begun(self) -> bool:

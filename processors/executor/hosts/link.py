@@ -5,24 +5,25 @@ The frame format is the SDK's wire module; what a host sends is checked by `mess
 """
 
 import asyncio
-import json
 import socket
 from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
 
-from anthares44.automation.wire import FrameDecoder, Outbox, WireError
-from processors.executor.hosts.messages import Credit, Incoming, read
+from anthares44.automation.wire import CONTROL, CREDIT_BYTES, Chunks, Outbox, Payloads, WireError, encode_message
+from processors.executor.hosts.messages import KINDS, Chunk, Credit, Incoming, read_frame
 
 RETURN_CREDIT_AT = 256 * 1024
+_CONTROL_KINDS = frozenset(kind for name, kind in KINDS.items() if name in CONTROL)
+_encode_json = msgspec.json.Encoder().encode
 
 
-def _loads(payload: bytes) -> Any:
+def _encode(message: dict[str, Any]) -> bytes:
     try:
-        return msgspec.json.decode(payload)
-    except msgspec.DecodeError:
-        return json.loads(payload)  # slower, and takes a lone surrogate written as an escape
+        return _encode_json(message)
+    except UnicodeEncodeError:  # a name with a lone surrogate, as its host gave it
+        return encode_message(message)
 
 
 class Link(asyncio.Protocol):
@@ -35,8 +36,8 @@ class Link(asyncio.Protocol):
         self.over = self.is_broken = False
         self._receive = receive
         self._lost = lost
-        self._decoder = FrameDecoder(_loads)
-        self._outbox = Outbox()
+        self._payloads, self._chunks = Payloads(), Chunks()
+        self._outbox = Outbox(CREDIT_BYTES, _encode)
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._flush_planned = False
@@ -72,15 +73,9 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            for message in self._decoder.feed(data):
-                if self.over:
-                    return
-                checked = read(message)
-                if type(checked) is Credit:
-                    self._outbox.grant(checked.bytes)
-                    self._flush()
-                else:
-                    self._receive(checked)
+            for payload in self._payloads.feed(data):
+                if self._take(payload):
+                    self._owed += len(payload)
         except WireError as exc:
             self.is_broken = True
             self._end(f"it broke the frame format: {exc}")
@@ -89,6 +84,35 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(f"its socket failed: {exc}" if exc else "it closed its socket")
+
+    def _take(self, payload: bytes) -> bool:
+        """Hand on the messages of a frame. Whether it was sent on credit."""
+        messages, fault = read_frame(payload)
+        is_bound = False
+        for message in messages:
+            if self.over:
+                break
+            kind = type(message)
+            is_bound = is_bound or kind not in _CONTROL_KINDS
+            if isinstance(message, Credit):
+                self._outbox.grant(message.bytes)
+                self._flush()
+            elif isinstance(message, Chunk):
+                self._join(message)
+            else:
+                self._receive(message)
+        if fault is not None and not self.over:
+            raise fault
+        return is_bound
+
+    def _join(self, chunk: Chunk) -> None:
+        whole = self._chunks.join(chunk.id, chunk.n, chunk.data, last=chunk.last)
+        if whole is None:
+            return
+        messages, fault = read_frame(whole)
+        if fault is not None or len(messages) != 1 or isinstance(messages[0], Chunk):
+            raise fault or WireError("chunks must join to exactly one message")
+        self._receive(messages[0])
 
     def _flush(self) -> None:
         self._flush_planned = False
@@ -99,7 +123,6 @@ class Link(asyncio.Protocol):
             self._transport.write(data)
 
     def _give_back(self) -> None:
-        self._owed += self._decoder.take_consumed()
         if self._owed >= RETURN_CREDIT_AT:
             self.send({"t": "CREDIT", "bytes": self._owed})
             self._owed = 0

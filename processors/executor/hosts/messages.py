@@ -1,21 +1,15 @@
 """What a step host says, as checked structures: the author's code shares its process, so nothing is taken on trust.
 
-`read` raises WireError on a type that is not of version 1 or on a field of another type; unknown fields are ignored.
+A type that is not of version 1, or a field of another type, is a fault of the host; unknown fields are ignored.
 """
 
+import json
 from typing import Any, Literal, get_args
 
 import msgspec
 
 from anthares44.automation.wire import WireError
-from processors.engine.requests import (
-    CancelRequest,
-    Request,
-    RetryPolicy,
-    SleepRequest,
-    StepRequest,
-    TimerRequest,
-)
+from processors.engine.requests import CancelRequest, SleepRequest, StepRequest, TimerRequest
 from schemas.records import ErrorInfo
 
 CODE_LETTERS = 80
@@ -43,41 +37,7 @@ class WireFailure(_Struct):
     retry_after: float | None = None
 
 
-class Retry(msgspec.Struct, frozen=True, gc=False):
-    max: int = 3
-    strategy: str = "exponential-jitter"
-    base: float = 1.0
-    cap: float = 300.0
-
-
-class Step(_Struct, tag_field="kind", tag="step"):
-    item: str
-    timeout: float
-    retry: Retry = Retry()
-    compensate: bool = False
-    exclusive: bool = False
-    started: bool = False
-    token: str | None = None
-    after: int | None = None
-
-
-class Sleep(_Struct, tag_field="kind", tag="sleep"):
-    item: str
-    seconds: float
-    after: int | None = None
-
-
-class Timer(_Struct, tag_field="kind", tag="timer"):
-    item: str
-    seconds: float
-    after: int | None = None
-
-
-class CancelItem(_Struct, tag_field="kind", tag="cancel_item"):
-    target: str
-
-
-Wanted = Step | Sleep | Timer | CancelItem
+Wanted = StepRequest | SleepRequest | TimerRequest | CancelRequest  # as the engine takes them
 
 
 class Ended(_Struct):
@@ -188,15 +148,50 @@ class Bye(_Message, tag="BYE"):
     reason: str = ""
 
 
-Incoming = Hello | Loaded | LoadFailed | Turn | Done | Failed | Diverged | Progress | Beat | Log | Credit | Bye
+class Chunk(_Message, tag="CHUNK"):
+    """A piece of a message that is too long for one frame."""
 
-_KINDS: dict[Any, type[Incoming]] = {kind.__struct_config__.tag: kind for kind in get_args(Incoming)}
+    id: int
+    n: int
+    data: str
+    last: bool = False
 
 
-def read(message: dict[str, Any]) -> Incoming:
-    kind = _KINDS.get(message.get("t"))
+Incoming = Hello | Loaded | LoadFailed | Turn | Done | Failed | Diverged | Progress | Beat | Log | Credit | Bye | Chunk
+
+_decode = msgspec.json.Decoder(list[Incoming]).decode
+KINDS: dict[Any, type[Incoming]] = {kind.__struct_config__.tag: kind for kind in get_args(Incoming)}
+
+
+def read_frame(payload: bytes) -> tuple[list[Incoming], WireError | None]:
+    """The messages of a frame, up to the first that is not of the format."""
+    try:
+        return _decode(payload), None
+    except msgspec.DecodeError:
+        return _read_apart(payload)
+
+
+def _read_apart(payload: bytes) -> tuple[list[Incoming], WireError | None]:
+    """The slow way, which finds the fault, and takes a lone surrogate written as an escape."""
+    messages: list[Incoming] = []
+    try:
+        plain = json.loads(payload)
+        if not isinstance(plain, list):
+            return [], WireError(f"a frame must hold an array of messages, not {type(plain).__name__}")
+        messages.extend(map(read, plain))
+    except ValueError as exc:
+        return [], WireError(f"a frame that is not JSON: {exc}")
+    except WireError as exc:
+        return messages, exc
+    return messages, None
+
+
+def read(message: Any) -> Incoming:
+    """One message, from what JSON made of it. Raises WireError."""
+    name = message.get("t") if isinstance(message, dict) else None
+    kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise WireError(f"unknown message type {str(message.get('t'))[:40]!r}")
+        raise WireError(f"unknown message type in {str(message)[:80]!r}")
     try:
         return msgspec.convert(message, kind)  # by its own type: a union would be worked out anew at each call
     except msgspec.ValidationError as exc:
@@ -246,15 +241,3 @@ def divergence(message: Diverged) -> ErrorInfo:
         line=place(message.file, message.line),
         retryable=False,
     )
-
-
-def request_of(wire: Wanted) -> Request:
-    if isinstance(wire, Step):
-        retry = wire.retry
-        policy = RetryPolicy(retry.max, retry.base, retry.cap, retry.strategy)
-        return StepRequest(wire.item, wire.timeout, policy, wire.compensate, wire.started, wire.token, wire.after)
-    if isinstance(wire, Sleep):
-        return SleepRequest(wire.item, wire.seconds, wire.after)
-    if isinstance(wire, Timer):
-        return TimerRequest(wire.item, wire.seconds, wire.after)
-    return CancelRequest(wire.target)

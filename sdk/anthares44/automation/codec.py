@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
+from json.encoder import encode_basestring
 from typing import Any
 from uuid import UUID
 
@@ -24,13 +25,8 @@ RESULT_BYTES = 16 * 1024 * 1024
 LARGEST_INT_BITS = 3320  # about 1,000 decimal digits; readers elsewhere give up not far above
 DEEPEST = 200
 
-_dumps = json.JSONEncoder(
-    ensure_ascii=False,
-    check_circular=False,
-    allow_nan=False,
-    separators=(",", ":"),
-).encode
 _SMALL_INT = 2**63
+_HIDDEN = encode_basestring(REDACTED)
 
 
 class _NotJsonError(Exception):
@@ -54,7 +50,7 @@ class Codec:
     def encode(self, value: object, name: str = "result") -> str:
         """The recorded text of a value. Raises ResultError, which names the part at fault."""
         try:
-            text = _dumps(self._plain(value, 0, hide=False))
+            text = self._written(value, 0, hide=False)
         except _NotJsonError as error:
             where = name + "".join(reversed(error.path))
             raise ResultError(bounded(f"{where}: {error.reason}"), code=RESULT_NOT_JSON) from None
@@ -64,10 +60,10 @@ class Codec:
             raise ResultError(message, code=RESULT_TOO_LARGE)
         return text
 
-    def _plain(self, value: Any, depth: int, *, hide: bool) -> Any:
+    def _written(self, value: Any, depth: int, *, hide: bool) -> str:
         kind = type(value)
         if kind is str:
-            return REDACTED if hide else _text(value)
+            return _HIDDEN if hide else _text(value)
         if kind is dict:
             return self._object(value, depth + 1)
         if kind is list:
@@ -75,49 +71,47 @@ class Codec:
         scalar = _SCALARS.get(kind)
         return scalar(value) if scalar else self._other(value, depth, hide=hide)
 
-    def _object(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
+    def _object(self, value: dict[Any, Any], depth: int) -> str:
         _check_depth(depth)
-        plain: dict[str, Any] = {}
+        members: list[str] = []
         for key, part in value.items():
             try:
                 if not isinstance(key, str):
                     raise _NotJsonError(f"the key {key!r} is {_kind(key)}; keys must be text")  # noqa: TRY301 - the handler below adds the way to it
-                name = _text(key)
-                plain[name] = self._plain(part, depth, hide=self._hides(name))
+                members.append(f"{_text(key)}:{self._written(part, depth, hide=self._hides(key))}")
             except _NotJsonError as error:
                 error.path.append(f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]")
                 raise
-        if len(plain) == 1:
-            (only,) = plain
-            if only.startswith("$"):
-                return {f"${only}": plain[only]}
-        return plain
+        if len(members) == 1 and members[0].startswith('"$'):
+            return f'{{"${members[0][1:]}}}'
+        return f"{{{','.join(members)}}}"
 
-    def _array(self, value: list[Any], depth: int, *, hide: bool) -> list[Any]:
+    def _array(self, value: list[Any], depth: int, *, hide: bool) -> str:
         _check_depth(depth)
-        plain: list[Any] = []
+        members: list[str] = []
         for part in value:
             try:
-                plain.append(self._plain(part, depth, hide=hide))
+                members.append(self._written(part, depth, hide=hide))
             except _NotJsonError as error:
-                error.path.append(f"[{len(plain)}]")
+                error.path.append(f"[{len(members)}]")
                 raise
-        return plain
+        return f"[{','.join(members)}]"
 
-    def _other(self, value: Any, depth: int, *, hide: bool) -> Any:
+    def _other(self, value: Any, depth: int, *, hide: bool) -> str:
         """Tagged types, and subclasses of JSON's own types, which stay equal to what comes back."""
         tag = _TAGS.get(type(value))
         if tag is not None:
             if hide and isinstance(value, bytes):
-                return REDACTED
+                return _HIDDEN
             name, written = tag
-            return {name: written(value)}
+            return f'{{"{name}":"{written(value)}"}}'
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-            return {"$dataclass": {"type": _class_name(type(value)), "fields": self._object(fields, depth + 1)}}
+            kind = encode_basestring(_class_name(type(value)))
+            return f'{{"$dataclass":{{"type":{kind},"fields":{self._object(fields, depth + 1)}}}}}'
         for plain, exact in _EXACT:
             if isinstance(value, plain):
-                return self._plain(exact(value), depth, hide=hide)
+                return self._written(exact(value), depth, hide=hide)
         raise _NotJsonError(f"{_kind(value)} cannot be stored as JSON without change; {_advice(value)}")
 
 
@@ -134,19 +128,19 @@ def _text(value: str) -> str:
             value.encode()
         except UnicodeEncodeError as error:
             raise _NotJsonError(f"text with a lone surrogate at {error.start} is not valid Unicode") from None
-    return value
+    return encode_basestring(value)
 
 
-def _integer(value: int) -> int:
+def _integer(value: int) -> str:
     if not -_SMALL_INT <= value < _SMALL_INT and value.bit_length() > LARGEST_INT_BITS:
         raise _NotJsonError("a number of more than 1,000 digits; return it as text")
-    return value
+    return repr(value)
 
 
-def _real(value: float) -> float:
+def _real(value: float) -> str:
     if not math.isfinite(value):
         raise _NotJsonError(f"{value} is no JSON number; return None or text")
-    return value
+    return repr(value)
 
 
 def _decimal(value: Decimal) -> str:
@@ -155,9 +149,9 @@ def _decimal(value: Decimal) -> str:
     return str(value)
 
 
-_SCALARS: dict[type, Callable[[Any], Any]] = {
-    type(None): lambda value: value,
-    bool: bool,
+_SCALARS: dict[type, Callable[[Any], str]] = {
+    type(None): lambda _: "null",
+    bool: lambda value: "true" if value else "false",
     int: _integer,
     float: _real,
 }
@@ -167,6 +161,7 @@ def _exact_text(value: str) -> str:
     return str.__str__(value)
 
 
+# What these write needs no escapes.
 _TAGS: dict[type, tuple[str, Callable[[Any], str]]] = {
     datetime: ("$datetime", datetime.isoformat),
     date: ("$date", date.isoformat),

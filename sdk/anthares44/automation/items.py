@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from anthares44.automation.loop import ItemFuture, RunTimer
+from anthares44.automation.options import DEFAULT_RETRY
+from anthares44.automation.wire import dumps, quote
 
 Place = tuple[str | None, int | None]
 
@@ -35,21 +37,22 @@ class Item:
         """Whether a first attempt may start before the request is on record. `opened`: it is on record already."""
         return self.kind == "step" and not self.exclusive and not self.opened
 
-    def request(self, turn_after: int, token: str | None) -> dict[str, Any]:
-        """The request as it stands in a TURN; `token` is that of an attempt the host has started."""
-        request: dict[str, Any] = {"item": self.id, "kind": self.kind}
-        if self.kind == "step":
-            request["timeout"] = self.seconds
-            request["retry"] = self.retry
-            request["compensate"] = self.compensate is not None
-            request["exclusive"] = self.exclusive
-            request["started"] = token is not None
-            request["token"] = token
-        else:
-            request["seconds"] = self.seconds
-        if self.after != turn_after:
-            request["after"] = self.after
-        return request
+    def request(self, turn_after: int, token: str | None) -> str:
+        """The request as it stands in a TURN, in JSON; `token` is that of an attempt the host has started."""
+        after = "" if self.after == turn_after else f',"after":{self.after}'
+        if self.kind != "step":
+            return f'{{"item":{quote(self.id)},"kind":"{self.kind}","seconds":{self.seconds!r}{after}}}'
+        retry = _DEFAULT_RETRY if self.retry is DEFAULT_RETRY else dumps(self.retry)
+        started = f'true,"token":{quote(token)}' if token is not None else 'false,"token":null'
+        return (
+            f'{{"item":{quote(self.id)},"kind":"step","timeout":{self.seconds!r},"retry":{retry},'
+            f'"compensate":{_BOOLEAN[self.compensate is not None]},"exclusive":{_BOOLEAN[self.exclusive]},'
+            f'"started":{started}{after}}}'
+        )
+
+
+_DEFAULT_RETRY = dumps(DEFAULT_RETRY)
+_BOOLEAN = ("false", "true")
 
 
 class Abandon(NamedTuple):
@@ -58,11 +61,10 @@ class Abandon(NamedTuple):
     target: str
     after: int
 
-    def request(self, turn_after: int, _token: str | None) -> dict[str, Any]:
-        request: dict[str, Any] = {"item": self.target, "kind": "cancel_item", "target": self.target}
-        if self.after != turn_after:
-            request["after"] = self.after
-        return request
+    def request(self, turn_after: int, _token: str | None) -> str:
+        after = "" if self.after == turn_after else f',"after":{self.after}'
+        target = quote(self.target)
+        return f'{{"item":{target},"kind":"cancel_item","target":{target}{after}}}'
 
 
 class Turn(NamedTuple):

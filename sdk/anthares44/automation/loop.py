@@ -14,7 +14,7 @@ from contextvars import Context
 from typing import Any, TypeVarTuple, Unpack
 from zlib import crc32
 
-from anthares44.automation.refusals import ClosedLoop, Owner
+from anthares44.automation.refusals import PUT_AWAY, ClosedLoop, Owner
 
 # A body that polls with sleep(0) never comes to rest, and no delivery could ever reach it.
 MOST_ROUNDS = 100_000
@@ -41,8 +41,9 @@ class ItemFuture(RunFuture):
     __slots__ = ("item",)
 
     def __init__(self, number: int, loop: "RunLoop", item: str) -> None:
-        super().__init__(number, loop)
+        self.place = loop.first_place + number
         self.item = item
+        asyncio.Future.__init__(self, loop=loop)
 
     def cancel(self, msg: Any = None) -> bool:
         cancelled = super().cancel(msg)
@@ -106,10 +107,10 @@ class RunLoop(ClosedLoop):
 
     def run_ready(self) -> None:
         """Run until nothing is ready. Call it from a callback of the host's loop, never from a task."""
-        outer, hooks = _get_running_loop(), sys.get_asyncgen_hooks()
+        outer, finalizer = _get_running_loop(), sys.get_asyncgen_hooks().finalizer
         rounds = 0
         _set_running_loop(self)
-        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._close_generator)
+        sys.set_asyncgen_hooks(finalizer=self._close_generator)
         try:
             while self._ready:
                 batch, self._ready = self._ready, []
@@ -125,7 +126,7 @@ class RunLoop(ClosedLoop):
                             continue  # an exit asked for by the body is its outcome: the task holds it already
         finally:
             _set_running_loop(outer)
-            sys.set_asyncgen_hooks(*hooks)
+            sys.set_asyncgen_hooks(finalizer=finalizer)
 
     def fire(self, timer: RunTimer) -> None:
         """The timer is due."""
@@ -155,6 +156,7 @@ class RunLoop(ClosedLoop):
             _set_running_loop(outer)
             self._ready.clear()
             self.tasks.clear()
+            self.owner = PUT_AWAY  # else the run and its loop would hold each other until a collection
 
     # -- what asyncio asks of a loop ----------------------------------------------------------------
 

@@ -53,19 +53,19 @@ def check_timeout(item: str, timeout: Duration | None) -> float:
     if timeout is None:
         message = f'the step {item!r} declares no timeout; add one, such as timeout="30s"'
         raise DeclarationError(message, "E_STEP_TIMEOUT_MISSING")
-    seconds = _duration(f"the timeout of step {item!r}", timeout)
+    seconds = _duration("the timeout of step", item, timeout)
     if seconds <= 0:
         raise DeclarationError(f"the timeout of step {item!r} must be above 0")
     return seconds
 
 
 def check_deadline(deadline: Duration | None) -> None:
-    if deadline is not None and _duration("the deadline", deadline) <= 0:
+    if deadline is not None and _duration("the deadline", None, deadline) <= 0:
         raise DeclarationError("the deadline must be above 0")
 
 
 def check_sleep(item: str, duration: Duration) -> float:
-    return _duration(f"the duration of sleep {item!r}", duration)
+    return _duration("the duration of sleep", item, duration)
 
 
 def check_retry(item: str, retry: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def check_retry(item: str, retry: Mapping[str, Any] | None) -> dict[str, Any]:
             f"retry.strategy of step {item!r} is {full['strategy']!r}; known is {', '.join(STRATEGIES)}",
         )
     for name in ("base", "cap"):
-        full[name] = _duration(f"retry.{name} of step {item!r}", full[name])
+        full[name] = _duration(f"retry.{name} of step", item, full[name])
     return full
 
 
@@ -116,8 +116,9 @@ def check_concurrency(concurrency: Mapping[str, Any] | None) -> dict[str, Any] |
     return dict(concurrency)
 
 
-def _duration(what: str, duration: Duration) -> float:
+def _duration(what: str, item: str | None, duration: Duration) -> float:
     try:
         return seconds_of(duration)
     except (ValueError, TypeError) as error:  # a list, say, cannot even be looked up
-        raise DeclarationError(f"{what}: {error}") from None
+        whose = what if item is None else f"{what} {item!r}"
+        raise DeclarationError(f"{whose}: {error}") from None

@@ -7,6 +7,8 @@ come out the same.
 import asyncio
 from typing import Any, Never, Protocol
 
+from anthares44.automation.errors import BlockedRun
+
 
 class Owner(Protocol):
     """What the loop asks of its run."""
@@ -17,6 +19,35 @@ class Owner(Protocol):
     def refuse_io(self, what: str) -> Never: ...
     def spins(self, rounds: int) -> None: ...
     def warn(self, text: str) -> None: ...
+
+
+class _PutAway:
+    """In the place of a run that has left; its body may still hold futures, and a loop."""
+
+    def request_timer(self, _timer: Any, _seconds: float) -> Never:
+        raise _gone()
+
+    def abandon(self, item_id: str) -> None:
+        """Nobody waits for it."""
+
+    def elapsed(self) -> Never:
+        raise _gone()
+
+    def refuse_io(self, _what: str) -> Never:
+        raise _gone()
+
+    def spins(self, rounds: int) -> None:
+        """Nothing runs any more."""
+
+    def warn(self, text: str) -> None:
+        """There is no log to write to."""
+
+
+def _gone() -> BlockedRun:
+    return BlockedRun("the run has been put away; nothing more can be asked for")
+
+
+PUT_AWAY = _PutAway()
 
 
 def _refused(name: str) -> Any:

@@ -27,7 +27,7 @@ from anthares44.automation.options import (
     check_timeout,
 )
 from anthares44.automation.places import calling_place
-from anthares44.automation.wire import Message
+from anthares44.automation.wire import Message, quote
 from anthares44.automation.workflow import Body
 
 
@@ -35,6 +35,7 @@ class Run:
     def __init__(self, start: Message, body: Body, settings: Settings) -> None:
         self.run_id: str = start["run"]
         self.fence: int = start["fence"]
+        self.wire_name = f'"run":{quote(self.run_id)},"fence":{self.fence}'  # as it stands in each message about it
         self.workflow: str = start["workflow"]
         self.version: str = start["version"]
         self.generation: int = start["generation"]

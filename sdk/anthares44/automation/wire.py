@@ -8,7 +8,8 @@ big-endian length and a UTF-8 JSON array of messages; each message is an object 
 import json
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from json.encoder import encode_basestring
+from typing import Any
 
 Message = dict[str, Any]
 
@@ -38,7 +39,8 @@ CONTROL = frozenset(
     },
 )
 
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+dumps = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+quote = encode_basestring  # JSON text of a text
 
 
 class WireError(Exception):
@@ -54,51 +56,81 @@ def agree(offered: Iterable[int]) -> int:
     return max(common)
 
 
-def _dumps(value: Any) -> bytes:
+def to_bytes(text: str) -> bytes:
     # A lone surrogate (from a broken file name in a log line, say) must not take the link down.
-    return _encode(value).encode("utf-8", "backslashreplace")
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _framed(payload: bytes) -> bytes:
     return len(payload).to_bytes(LENGTH_BYTES, "big") + payload
 
 
+def encode_message(message: Message) -> bytes:
+    return to_bytes(dumps(message))
+
+
 def encode_frame(messages: list[Message]) -> bytes:
     """One frame that holds the messages as they are: no chunks, no credit."""
-    return _framed(_dumps(messages))
+    return _framed(to_bytes(dumps(messages)))
 
 
-def spends_credit(messages: list[Message]) -> bool:
-    """Whether a frame of these messages counts, with its whole payload, against the receiver's credit."""
-    return any(message["t"] not in CONTROL for message in messages)
+class Payloads:
+    """Bytes in, the payloads of whole frames out."""
 
-
-class FrameDecoder:
-    """Bytes in, whole messages out: joins split frames and chunked messages."""
-
-    def __init__(self, loads: Callable[[bytes], Any] = json.loads) -> None:
-        self._loads = loads
+    def __init__(self) -> None:
         self._inbox = bytearray()
-        self._parts: dict[int, list[str]] = {}
-        self._consumed = 0
 
-    def feed(self, data: bytes) -> list[Message]:
-        """All messages that are complete with these bytes, in order."""
+    def feed(self, data: bytes) -> list[bytes]:
+        """All that are complete with these bytes, in order."""
         inbox = self._inbox
         inbox += data
-        messages: list[Message] = []
+        payloads = []
         at, end = 0, len(inbox)
         while end - at >= LENGTH_BYTES:
             size = int.from_bytes(inbox[at : at + LENGTH_BYTES], "big")
             if size > LARGEST_FRAME:
                 raise WireError(f"a frame of {size} bytes; at most {LARGEST_FRAME} are allowed")
-            at += LENGTH_BYTES
-            if end - at < size:
-                at -= LENGTH_BYTES
+            if end - at - LENGTH_BYTES < size:
                 break
-            self._read(bytes(inbox[at : at + size]), messages)
-            at += size
+            at += LENGTH_BYTES + size
+            payloads.append(bytes(inbox[at - size : at]))
         del inbox[:at]
+        return payloads
+
+
+class Chunks:
+    """Pieces of long messages in, whole messages out."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, list[str]] = {}
+
+    def join(self, number: int, n: int, data: str, *, last: bool) -> bytes | None:
+        """The payload of a frame that holds the message alone, once this is its last piece."""
+        parts = self._parts.setdefault(number, [])
+        if n != len(parts):
+            raise WireError(f"chunk {n} of message {number} where {len(parts)} was due")
+        parts.append(data)
+        if sum(map(len, parts)) > LARGEST_MESSAGE:
+            raise WireError(f"a message of more than {LARGEST_MESSAGE} bytes")
+        if not last:
+            return None
+        del self._parts[number]
+        return b"[" + to_bytes("".join(parts)) + b"]"
+
+
+class FrameDecoder:
+    """Bytes in, whole messages out: joins split frames and chunked messages."""
+
+    def __init__(self) -> None:
+        self._payloads = Payloads()
+        self._chunks = Chunks()
+        self._consumed = 0
+
+    def feed(self, data: bytes) -> list[Message]:
+        """All messages that are complete with these bytes, in order."""
+        messages: list[Message] = []
+        for payload in self._payloads.feed(data):
+            self._read(payload, messages)
         return messages
 
     def take_consumed(self) -> int:
@@ -108,7 +140,7 @@ class FrameDecoder:
 
     def _read(self, payload: bytes, into: list[Message]) -> None:
         bound = False
-        for message in self._array(payload):
+        for message in _array(payload):
             kind = _type_of(message)
             bound = bound or kind not in CONTROL
             if kind == "CHUNK":
@@ -120,32 +152,27 @@ class FrameDecoder:
         if bound:
             self._consumed += len(payload)
 
-    def _array(self, payload: bytes) -> list[Message]:
-        try:
-            messages = self._loads(payload)
-        except ValueError as error:
-            raise WireError(f"a frame that is not JSON: {error}") from error
-        if not isinstance(messages, list):
-            raise WireError(f"a frame must hold an array of messages, not {type(messages).__name__}")
-        return messages
-
     def _join(self, chunk: Message) -> Message | None:
-        number, data = chunk.get("id"), chunk.get("data")
-        if not isinstance(number, int) or not isinstance(data, str):
-            raise WireError("a CHUNK needs an integer id and text data")
-        parts = self._parts.setdefault(number, [])
-        if chunk.get("n") != len(parts):
-            raise WireError(f"chunk {chunk.get('n')} of message {number} where {len(parts)} was due")
-        parts.append(data)
-        if sum(map(len, parts)) > LARGEST_MESSAGE:
-            raise WireError(f"a message of more than {LARGEST_MESSAGE} bytes")
-        if not chunk.get("last"):
+        number, n, data = chunk.get("id"), chunk.get("n"), chunk.get("data")
+        if not isinstance(number, int) or not isinstance(n, int) or not isinstance(data, str):
+            raise WireError("a CHUNK needs an integer id, an integer n and text data")
+        payload = self._chunks.join(number, n, data, last=bool(chunk.get("last")))
+        if payload is None:
             return None
-        del self._parts[number]
-        whole = self._array(b"[" + "".join(parts).encode() + b"]")
+        whole = _array(payload)
         if len(whole) != 1 or _type_of(whole[0]) == "CHUNK":
             raise WireError("chunks must join to exactly one message")
         return whole[0]
+
+
+def _array(payload: bytes) -> list[Message]:
+    try:
+        messages = json.loads(payload)
+    except ValueError as error:
+        raise WireError(f"a frame that is not JSON: {error}") from error
+    if not isinstance(messages, list):
+        raise WireError(f"a frame must hold an array of messages, not {type(messages).__name__}")
+    return messages
 
 
 def _type_of(message: Any) -> str:
@@ -162,11 +189,12 @@ class Outbox:
     to a run stay in order; those bound to none go out even when there is no credit.
     """
 
-    def __init__(self, credit: int = CREDIT_BYTES) -> None:
+    def __init__(self, credit: int = CREDIT_BYTES, encode: Callable[[Message], bytes] = encode_message) -> None:
         self._window = credit
         self._credit = credit
-        self._control: list[Message] = []
-        self._bound: deque[Message | _Cut] = deque()
+        self._encode = encode
+        self._control: list[bytes] = []
+        self._bound: deque[bytes] = deque()
         self._chunked = 0
 
     @property
@@ -174,10 +202,18 @@ class Outbox:
         return bool(self._control or self._bound)
 
     def put(self, message: Message) -> None:
-        if message["t"] in CONTROL:
-            self._control.append(message)
+        text = self._encode(message)
+        if message["t"] in CONTROL and len(text) <= CHUNK_BYTES:
+            self._control.append(text)
         else:
-            self._bound.append(message)
+            self.put_bound(text)
+
+    def put_bound(self, text: bytes) -> None:
+        """The JSON text of a message that is bound to a run."""
+        if len(text) <= CHUNK_BYTES:
+            self._bound.append(text)
+        else:
+            self._bound.extend(self._cut(text))
 
     def resize(self, window: int) -> None:
         """Set the window that both sides agreed on, counting what is already on its way."""
@@ -190,64 +226,33 @@ class Outbox:
 
     def take(self) -> bytes:
         """The frames that may go now; empty when nothing waits or the credit is used up."""
-        frames = []
+        frames: list[bytes] = []
         while True:
             if self._bound and self._credit > 0:
-                frames.append(self._next_bound())
+                payload = self._next_bound()
+                self._credit -= len(payload)
             elif self._control:
-                batch, self._control = self._control, []
-                frames.append(self._frame(batch))
+                payload, self._control = _array_of(self._control), []
             else:
-                return frames[0] if len(frames) == 1 else b"".join(frames)
+                return b"".join(frames)
+            frames.append(_framed(payload))
 
     def _next_bound(self) -> bytes:
-        """The next frame of run-bound messages; control messages that wait ride along."""
+        """The payload of the next frame of run-bound messages; where there is room, what is not bound rides along."""
         bound = self._bound
-        if isinstance(bound[0], _Cut):
-            return self._paid(*bound.popleft())
-        batch, self._control = self._control, []
+        batch = [bound.popleft()]
+        size = len(batch[0]) + sum(map(len, self._control))
+        if self._control and size <= CHUNK_BYTES:
+            batch, self._control = self._control + batch, []
         while bound and len(batch) < MESSAGES_PER_FRAME:
-            message = bound[0]
-            if isinstance(message, _Cut):
+            size += len(bound[0])
+            if size > CHUNK_BYTES:
                 break
-            batch.append(message)
-            bound.popleft()
-        return self._frame(batch)
+            batch.append(bound.popleft())
+        return _array_of(batch)
 
-    def _frame(self, batch: list[Message]) -> bytes:
-        """A frame of the messages; when one of them is too long, the first of several."""
-        payload = _dumps(batch)
-        if len(payload) <= CHUNK_BYTES:
-            return self._paid(payload, spends_credit(batch))
-        self._bound.extendleft(reversed(self._pieces(batch)))
-        return self._paid(*self._bound.popleft())
-
-    def _pieces(self, batch: list[Message]) -> "list[_Cut]":
-        """The same messages in order: the short ones gathered, the long ones in chunks."""
-        pieces: list[_Cut] = []
-        texts: list[bytes] = []
-        size, spends = 0, False
-        for message in batch:
-            text = _dumps(message)
-            if texts and size + len(text) > CHUNK_BYTES:
-                pieces.append(_Cut(_array_of(texts), spends))
-                texts, size, spends = [], 0, False
-            if len(text) > CHUNK_BYTES:
-                pieces.extend(self._chunks(text))
-            else:
-                texts.append(text)
-                size += len(text)
-                spends = spends or message["t"] not in CONTROL
-        if texts:
-            pieces.append(_Cut(_array_of(texts), spends))
-        return pieces
-
-    def _paid(self, payload: bytes, spends: bool) -> bytes:
-        if spends:
-            self._credit -= len(payload)
-        return _framed(payload)
-
-    def _chunks(self, text: bytes) -> "list[_Cut]":
+    def _cut(self, text: bytes) -> list[bytes]:
+        """A long message as CHUNK messages."""
         self._chunked += 1
         whole = text.decode()
         # A character is at most four bytes in UTF-8, so the step holds for any text.
@@ -255,16 +260,9 @@ class Outbox:
         pieces = [whole[at : at + step] for at in range(0, len(whole), step)]
         last = len(pieces) - 1
         return [
-            _Cut(_dumps([{"t": "CHUNK", "id": self._chunked, "n": n, "last": n == last, "data": piece}]), True)
+            self._encode({"t": "CHUNK", "id": self._chunked, "n": n, "last": n == last, "data": piece})
             for n, piece in enumerate(pieces)
         ]
-
-
-class _Cut(NamedTuple):
-    """A payload that is ready to go."""
-
-    payload: bytes
-    spends: bool
 
 
 def _array_of(texts: list[bytes]) -> bytes:

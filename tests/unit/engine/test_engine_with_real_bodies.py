@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from anthares44.automation.host import told
 from anthares44.automation.items import Item
 from anthares44.automation.items import Turn as BodyTurn
 from anthares44.automation.replay import Replay
@@ -78,11 +79,10 @@ class RealBody:
                 self._tokens += 1
                 token = f"h{self._tokens}"
             requests.append(request.request(turn.after, token))
-        message = {"t": "TURN", "run": "run", "fence": 1, "after": turn.after, "requests": requests}
-        heard = said.read({**message, "ended": turn.ended})
-        assert isinstance(heard, said.Turn)
+        (heard,), fault = said.read_frame(f"[{told.turn(self._run, turn, requests)}]".encode())
+        assert isinstance(heard, said.Turn), fault
         self.end = _end_of(heard.ended)
-        return Turn(heard.after, [said.request_of(wanted) for wanted in heard.requests], self.end)
+        return Turn(heard.after, heard.requests, self.end)
 
 
 def _end_of(ended: said.Ended | None) -> BodyEnd | None:

@@ -28,7 +28,7 @@ def test_a_turn_becomes_requests() -> None:
         }
     )  # fmt: skip
     assert isinstance(turn, messages.Turn)
-    assert [messages.request_of(wanted) for wanted in turn.requests] == [
+    assert turn.requests == [
         StepRequest("a", 5.0, RetryPolicy(2, 0.5, 9.0, "s"), compensate=True, started=True, token="h1", after=1),
         TimerRequest("~t1", 1.5),
         CancelRequest("b"),
@@ -49,6 +49,31 @@ def test_a_turn_becomes_requests() -> None:
 def test_what_is_not_of_the_format_is_refused(message: dict[str, object]) -> None:
     with pytest.raises(WireError):
         messages.read(message)
+
+
+PROGRESS = {"t": "PROGRESS", "run": "r", "fence": 1, "item": "a"}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{"t": "SING"}, {"t": ["DONE"]}, {**PROGRESS, "fence": "1"}, {"run": "r"}, 7, None, {"t": "CHUNK", "id": "1"}],
+)
+def test_what_a_frame_holds_before_a_fault_is_taken(fault: object) -> None:
+    read, error = messages.read_frame(json.dumps([PROGRESS, PROGRESS, fault, PROGRESS]).encode())
+    assert read == [messages.Progress("r", 1, "a")] * 2
+    assert isinstance(error, WireError)
+
+
+@pytest.mark.parametrize("payload", [b"{}", b"[,", b"\xff\xfe", b"[{]", b"[[]]"])
+def test_a_frame_that_holds_no_messages_is_refused(payload: bytes) -> None:
+    read, error = messages.read_frame(payload)
+    assert read == []
+    assert isinstance(error, WireError)
+
+
+def test_a_lone_surrogate_written_as_an_escape_is_read() -> None:
+    payload = b'[{"t":"LOG","text":"a\\udcff","new":{"of":[1]}},{"t":"LOADED","workflow":"w","version":"1"}]'
+    assert messages.read_frame(payload) == ([messages.Log("a\udcff"), messages.Loaded("w", "1")], None)
 
 
 def test_errors_cross_cut_and_storable() -> None:

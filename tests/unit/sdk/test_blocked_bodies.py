@@ -1,6 +1,7 @@
 """What a body must not do blocks the run, whatever the body catches, and names the way out."""
 
 import asyncio
+import json
 import socket
 from typing import Any
 
@@ -150,7 +151,7 @@ def test_terms_of_a_step_are_filled_in():
         await asyncio.Future()
 
     turn = new_run(body).begin()
-    first, second = (request.request(0, None) for request in turn.requests)
+    first, second = (json.loads(request.request(0, None)) for request in turn.requests)
     assert first == {
         "item": "a",
         "kind": "step",

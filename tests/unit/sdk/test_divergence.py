@@ -1,6 +1,7 @@
 """A body that takes another way than its history is blocked, and says what was expected, seen, and where."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -140,7 +141,7 @@ def test_what_has_no_settled_outcome_is_asked_for_again_with_its_own_after():
     history = [record(1, "a", 0), record(2, "nap", 1, "opened", "sleep"), record(3, "b", 1)]
     _, turn = replayed(body, *history)
     assert told(turn) == (3, ["step flying 5 after 0", "sleep nap 10 after 1", "step c 5 after 3"], None)
-    requests = [request.request(turn.after, None) for request in turn.requests]
+    requests = [json.loads(request.request(turn.after, None)) for request in turn.requests]
     assert [request.get("after") for request in requests] == [0, 1, None]
 
 

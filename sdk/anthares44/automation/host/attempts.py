@@ -1,8 +1,8 @@
-"""Running step functions: coroutines on the loop, everything else in threads; each with its timeout.
+"""Running step functions: coroutines on the loop, everything else in threads.
 
-An attempt reports exactly once, how it ended, also when its run has left meanwhile. Whoever stops it cancels a
-coroutine; a thread cannot be stopped. Only the timeout of a thread is reported before its end: the attempt then
-lingers, without another word, until the function returns.
+An attempt has its timeout, and reports exactly once how it ended, also when its run has left meanwhile. Whoever stops
+it cancels a coroutine; a thread cannot be stopped. Only the timeout of a thread is reported before its end: the attempt
+then lingers, without another word, until the function returns.
 """
 
 import asyncio
@@ -36,7 +36,6 @@ class Attempt:
     key: str
     timeout: float
     fn: Callable[[], Any]
-    context: Context
     begun: float | None = None
     cpu: float = 0.0
     round_began: float | None = None
@@ -85,14 +84,14 @@ class StepRunner:
         # Plain functions that were seen to return an awaitable, by the identity of their code.
         self._awaited: dict[int, CodeType] = {}
 
-    def start(self, attempt: Attempt) -> None:
+    def start(self, attempt: Attempt, context: Context) -> None:
+        """`context` is the attempt's own."""
         self.running[attempt.token] = attempt
-        attempt.context.run(ATTEMPT.set, attempt)
         if self._belongs_on_loop(attempt.fn):
-            self._start_task(attempt, None)
+            self._start_task(attempt, context, None)
         else:
             attempt.timer = self._loop.call_later(attempt.timeout, self._overdue, attempt)
-            attempt.thread = self._pool.submit(self._in_thread, attempt)
+            attempt.thread = self._pool.submit(self._in_thread, attempt, context)
 
     def stop(self, attempt: Attempt, why: str) -> None:
         """Cancel what can be cancelled. It reports once it has ended; a thread past its timeout at once."""
@@ -109,7 +108,7 @@ class StepRunner:
     def never_ran(self, attempt: Attempt) -> None:
         """It was stopped before its function was called."""
         self._report_failure(attempt, None)
-        self.running.pop(attempt.token, None)
+        self._over(attempt)
 
     # -- on the loop --------------------------------------------------------------------------------
 
@@ -119,28 +118,30 @@ class StepRunner:
             return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
         return bool(code.co_flags & inspect.CO_COROUTINE) or id(code) in self._awaited
 
-    def _start_task(self, attempt: Attempt, awaitable: Awaitable[Any] | None) -> None:
+    def _start_task(self, attempt: Attempt, context: Context, awaitable: Awaitable[Any] | None) -> None:
         driven = _Metered(self._drive(attempt, awaitable), attempt, self)
-        attempt.task = asyncio.Task(driven, loop=self._loop, context=attempt.context)
-
-    async def _call(self, attempt: Attempt) -> Any:
-        value = attempt.fn()
-        if hasattr(type(value), "__await__"):
-            return await value
-        code = _code_of(attempt.fn)
-        if code is not None:
-            self._awaited.pop(id(code), None)  # it may block after all: to a thread the next time
-        return value
+        attempt.task = asyncio.Task(driven, loop=self._loop, context=context)
 
     async def _drive(self, attempt: Attempt, awaitable: Awaitable[Any] | None) -> None:
         """Calls the function, or waits for what it has returned already."""
         try:
-            text = self._settings.codec.encode(await (awaitable or self._call(attempt)))
+            if awaitable is None:
+                ATTEMPT.set(attempt)
+                awaitable = attempt.fn()
+            value = await awaitable if hasattr(type(awaitable), "__await__") else self._unlearn(attempt, awaitable)
+            text = self._settings.codec.encode(value)
         except BaseException as error:  # noqa: BLE001 - whatever a step raises, also an exit, is its outcome
             self._report_failure(attempt, error)
         else:
             self._report_success(attempt, text)
-        self.running.pop(attempt.token, None)
+        self._over(attempt)
+
+    def _unlearn(self, attempt: Attempt, value: Any) -> Any:
+        """It has returned a value after all and may have blocked: to a thread the next time."""
+        code = _code_of(attempt.fn)
+        if code is not None:
+            self._awaited.pop(id(code), None)
+        return value
 
     def arm(self, attempt: Attempt) -> None:
         """The coroutine has not ended in its first round: from now on it can be late."""
@@ -148,31 +149,34 @@ class StepRunner:
 
     # -- in threads ---------------------------------------------------------------------------------
 
-    def _in_thread(self, attempt: Attempt) -> None:
+    def _in_thread(self, attempt: Attempt, context: Context) -> None:
         attempt.begun = time.monotonic()
         before = time.thread_time()
-        value = text = failure = None
+        value: Any = None
+        text = failure = None
         try:
-            value = attempt.context.run(attempt.fn)
+            context.run(ATTEMPT.set, attempt)
+            value = context.run(attempt.fn)
             if not hasattr(type(value), "__await__"):
                 text = self._settings.codec.encode(value)
         except BaseException as error:  # noqa: BLE001 - whatever a step raises, also an exit, is its outcome
             failure = error
         attempt.cpu = time.thread_time() - before
-        self._loop.call_soon_threadsafe(self._back, attempt, value, text, failure)
-
-    def _back(self, attempt: Attempt, value: Any, text: str | None, failure: BaseException | None) -> None:
-        attempt.thread = None
         if text is None and failure is None:
-            self._await_value(attempt, value)
-            return
+            self._loop.call_soon_threadsafe(self._await_value, attempt, context, value)
+        else:
+            self._loop.call_soon_threadsafe(self._back, attempt, text, failure)
+
+    def _back(self, attempt: Attempt, text: str | None, failure: BaseException | None) -> None:
+        attempt.thread = None
         if failure is not None:
             self._report_failure(attempt, failure)
         elif text is not None:
             self._report_success(attempt, text)
-        self.running.pop(attempt.token, None)
+        self._over(attempt)
 
-    def _await_value(self, attempt: Attempt, value: Awaitable[Any]) -> None:
+    def _await_value(self, attempt: Attempt, context: Context, value: Awaitable[Any]) -> None:
+        attempt.thread = None
         code = _code_of(attempt.fn)
         if code is not None:
             self._awaited[id(code)] = code
@@ -180,9 +184,9 @@ class StepRunner:
             if isinstance(value, Coroutine):
                 value.close()
             self._report_failure(attempt, None)
-            self.running.pop(attempt.token, None)
+            self._over(attempt)
             return
-        self._start_task(attempt, value)
+        self._start_task(attempt, context, value)
 
     # -- timeouts and reports -----------------------------------------------------------------------
 
@@ -222,6 +226,11 @@ class StepRunner:
             attempt.timer.cancel()
             attempt.timer = None
         return True
+
+    def _over(self, attempt: Attempt) -> None:
+        """Nothing of it runs any more."""
+        self.running.pop(attempt.token, None)
+        attempt.task = None  # each holds the other
 
     def _wire_error(self, attempt: Attempt, error: BaseException | None) -> dict[str, Any]:
         """What it raised, unless that is the stop itself; what ends past its timeout has failed by that."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Never
 
 from anthares44.automation.errors import bounded
-from anthares44.automation.wire import CREDIT_BYTES, FrameDecoder, Message, Outbox, WireError, encode_frame
+from anthares44.automation.wire import CREDIT_BYTES, FrameDecoder, Message, Outbox, WireError, encode_frame, to_bytes
 
 EXIT_DRAINED, EXIT_BROKEN = 0, 70
 _REASON_BYTES = 2048
@@ -60,6 +60,19 @@ class Link:
     def send(self, message: Message) -> None:
         """Queue a message; only from the loop's thread."""
         self._outbox.put(message)
+        self._schedule()
+
+    def tell(self, text: str) -> None:
+        """Queue the JSON text of a message that is bound to a run; only from the loop's thread."""
+        self._outbox.put_bound(to_bytes(text))
+        self._schedule()
+
+    def credit(self, message: Message) -> None:
+        """The executor has taken in so many bytes."""
+        self._outbox.grant(message["bytes"])
+        self._schedule()
+
+    def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
             # Two hops, so that a step which ends in its first round shares the frame of its turn.
@@ -128,12 +141,7 @@ class Link:
         if not data:
             os._exit(0)
         try:
-            messages = self._decoder.feed(data)
-            granted = [message["bytes"] for message in messages if message["t"] == "CREDIT"]
-            if granted:
-                self._outbox.grant(sum(granted))
-                self._flush()
-            self._receive(messages)
+            self._receive(self._decoder.feed(data))
         except (WireError, KeyError, TypeError) as error:
             self.broken("protocol", error)
         self._owed += self._decoder.take_consumed()

@@ -14,6 +14,7 @@ from typing import Any
 
 from anthares44.automation.codec import RESULT_BYTES, Codec
 from anthares44.automation.endings import Settings
+from anthares44.automation.host import told
 from anthares44.automation.host.attempts import Attempt, StepRunner
 from anthares44.automation.host.bundle import LoadError, load
 from anthares44.automation.host.lines import Lines
@@ -35,7 +36,7 @@ class Host:
         lines = Lines(loop, self._link.send, lambda: not self._link.congested)
         self._settings = Settings(Codec(), MOST_ITEMS, "", lines.put)
         self._runner = StepRunner(loop, self._settings, self._done, self._failed)
-        self._seats = Seats(loop, self._link.send, self._runner, self._settings)
+        self._seats = Seats(loop, self._link.tell, self._runner, self._settings)
         self._workflows: dict[tuple[str, str], Workflow] = {}
         self._draining = False
         self._pulse = Pulse(
@@ -57,7 +58,7 @@ class Host:
             "DROP": seats.drop,
             "DRAIN": self._drain,
             "PING": self._ping,
-            "CREDIT": lambda _: None,  # the link has taken it already
+            "CREDIT": self._link.credit,
         }
 
     def open(self) -> None:
@@ -147,33 +148,16 @@ class Host:
     # -- from steps ---------------------------------------------------------------------------------
 
     def _done(self, attempt: Attempt, text: str) -> None:
-        self._told(attempt, _outcome_of("DONE", attempt, "value", text))
+        self._told(attempt, told.done(attempt, text))
 
     def _failed(self, attempt: Attempt, error: dict[str, Any], lingers: bool) -> None:
-        message = _outcome_of("FAILED", attempt, "error", error)
-        if lingers:
-            message["lingers"] = True
-        self._told(attempt, message)
+        self._told(attempt, told.failed(attempt, error, lingers=lingers))
 
-    def _told(self, attempt: Attempt, message: Message) -> None:
+    def _told(self, attempt: Attempt, text: str) -> None:
         self._seats.reported(attempt)
-        self._link.send(message)
+        self._link.tell(text)
         if self._draining:
             self._loop.call_soon(self._end_if_drained)
-
-
-def _outcome_of(kind: str, attempt: Attempt, name: str, outcome: Any) -> Message:
-    return {
-        "t": kind,
-        "run": attempt.run.run_id,
-        "fence": attempt.run.fence,
-        "item": attempt.item.id,
-        "attempt": attempt.number,
-        "token": attempt.token,
-        name: outcome,
-        "cost": round(attempt.cost(), 6),
-        "cpu": round(attempt.work(), 6),
-    }
 
 
 def _sdk_version() -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anthares44.automation.endings import Settings
+from anthares44.automation.host import told
 from anthares44.automation.host.attempts import DROPPED, STOPPED, Attempt, StepRunner
 from anthares44.automation.items import Item, Turn
 from anthares44.automation.replay import Replay
@@ -36,13 +37,13 @@ class Seats:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        send: Callable[[Message], None],
+        tell: Callable[[str], None],
         runner: StepRunner,
         settings: Settings,
     ) -> None:
         self.taken: dict[str, Seat] = {}
         self._loop = loop
-        self._send = send
+        self._tell = tell
         self._runner = runner
         self._settings = settings
         self._tokens = itertools.count(1)
@@ -57,15 +58,13 @@ class Seats:
             self._leave(held)
         if workflow is None:
             text = f"workflow {message['workflow']!r} version {message['version']} is not loaded in this host"
-            self._send(
-                _diverged(message["run"], message["fence"], "E_VERSION_UNKNOWN", text, expected=message["version"])
-            )
+            self._tell(told.not_begun(message, "E_VERSION_UNKNOWN", text, expected=message["version"]))
             return
         try:
             run = Run(message, workflow.body, self._settings)
         except ValueError as error:
             text = f"the input of the run is not JSON: {error}"
-            self._send(_diverged(message["run"], message["fence"], "E_JSON_INVALID", text, expected="JSON"))
+            self._tell(told.not_begun(message, "E_JSON_INVALID", text, expected="JSON"))
             return
         seat = self.taken[run.run_id] = Seat(run, message.get("go_until"))
         if message.get("history"):
@@ -103,7 +102,7 @@ class Seats:
         item = seat.run.items.get(message["item"])
         attempt = (message["attempt"], message["token"], message["key"])
         if item is None or item.fn is None:
-            self._send(_unknown_item(message))
+            self._tell(told.unknown_item(message))
             return
         self._begin(seat, item, *attempt, timeout=message.get("timeout"))
 
@@ -152,19 +151,7 @@ class Seats:
     def _answer(self, seat: Seat, turn: Turn, go_until: float | None) -> None:
         run = seat.run
         if run.blocked is not None:
-            block = run.blocked
-            self._send(
-                _diverged(
-                    run.run_id,
-                    run.fence,
-                    block.code,
-                    block.message,
-                    expected=block.expected,
-                    seen=block.seen,
-                    file=block.file,
-                    line=block.line,
-                ),
-            )
+            self._tell(told.diverged(run, run.blocked))
             run.forget()
             if seat.closing is not None:
                 seat.closing.cancel()
@@ -178,7 +165,7 @@ class Seats:
                 token = f"h{next(self._tokens)}"
                 starts.append((request, token))
             requests.append(request.request(turn.after, token))
-        self._send(_turn(run, turn, requests))
+        self._tell(told.turn(run, turn, requests))
         for item, token in starts:
             self._begin(seat, item, 1, token, f"{run.run_id}:{item.id}:g{run.generation}")
         if turn.ended is not None and seat.closing is not None:
@@ -190,7 +177,7 @@ class Seats:
         seat.replaying = False
         run.closing = run.over = True
         run.forget()
-        self._send(_turn(run, Turn(run.seq, [], {"status": "cancelled"}), []))
+        self._tell(told.turn(run, Turn(run.seq, [], {"status": "cancelled"}), []))
 
     def _begin(
         self,
@@ -212,10 +199,9 @@ class Seats:
             key,
             timeout or item.seconds,
             item.fn,
-            item.context.copy(),
         )
         seat.attempts[item.id] = attempt
-        self._runner.start(attempt)
+        self._runner.start(attempt, item.context.copy())
 
     def _seat(self, message: Message) -> Seat | None:
         seat = self.taken.get(message["run"])
@@ -229,52 +215,3 @@ class Seats:
         for attempt in seat.attempts.values():
             self._runner.stop(attempt, DROPPED)
         seat.run.forget()
-
-
-def _turn(run: Run, turn: Turn, requests: list[Message]) -> Message:
-    return {
-        "t": "TURN",
-        "run": run.run_id,
-        "fence": run.fence,
-        "after": turn.after,
-        "requests": requests,
-        "ended": turn.ended,
-    }
-
-
-def _diverged(
-    run: str,
-    fence: int,
-    code: str,
-    text: str,
-    *,
-    expected: str | None,
-    seen: str | None = None,
-    file: str | None = None,
-    line: int | None = None,
-) -> Message:
-    return {
-        "t": "DIVERGED",
-        "run": run,
-        "fence": fence,
-        "code": code,
-        "expected": expected,
-        "seen": seen,
-        "file": file,
-        "line": line,
-        "message": text,
-    }
-
-
-def _unknown_item(message: Message) -> Message:
-    error = {
-        "code": "E_INTERNAL",
-        "type": "LookupError",
-        "message": f"the body has requested no step {message['item']!r} that is still open",
-        "file": None,
-        "line": None,
-        "retryable": False,
-        "retry_after": None,
-    }
-    fields = {name: message[name] for name in ("run", "fence", "item", "attempt", "token")}
-    return {"t": "FAILED", **fields, "error": error, "cost": 0.0, "cpu": 0.0}
