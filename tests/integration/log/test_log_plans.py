@@ -26,7 +26,8 @@ Plan = dict[str, Any]
 
 class Guarded(NamedTuple):
     """A statement, its parameters, the most 8 kB pages that it may touch, what its transaction did before, and the most
-    pairs of rows that its joins may try in vain: a loop over two lists of a batch grows with its square.
+    pairs of rows that it may try in vain: a loop over two lists of a batch, or over a session and a batch, grows with
+    its square.
     """
 
     topic: str
@@ -176,8 +177,9 @@ def touched(plan: Plan) -> int:
 
 
 def in_vain(plan: Plan) -> int:
-    """Pairs of rows that joins tried and dropped."""
-    return sum(round(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"]) for node in nodes(plan))
+    """Pairs of rows that joins tried and dropped, and rows that scans found and dropped."""
+    dropped = ("Rows Removed by Join Filter", "Rows Removed by Filter", "Rows Removed by Index Recheck")
+    return sum(round(node.get(kind, 0) * node["Actual Loops"]) for node in nodes(plan) for kind in dropped)
 
 
 def check(plan: Plan, guarded: Guarded) -> None:

@@ -3,6 +3,7 @@
 -- found by `= any(array)` on their key or by a lateral subquery that cannot be pulled up, never by a join alone. Whose
 -- they are is asked inside such a subquery: beside `= any(array)` it would be answered by reading the whole session and
 -- going through the array for each of its rows, and the guess of one row that comes of it makes joins loops over loops.
+-- `coalesce(session_id, 0)` in there keeps the planner from the index of sessions, which holds the whole session each time.
 -- Many arrays side by side stand in a select list: as a function in FROM each is written to a store of its own first.
 
 -- name: open_session
@@ -117,7 +118,7 @@ select r.run_id
   from (select u.run_id collate "C" as run_id from unnest(%(runs)s::text[]) as u (run_id) order by 1) w
  cross join lateral (
        select l.run_id from automation.live_runs l
-        where l.run_id = w.run_id and l.session_id = %(session)s
+        where l.run_id = w.run_id and coalesce(l.session_id, 0) = %(session)s
           for no key update
        ) r;
 
@@ -131,7 +132,7 @@ with ended as materialized (
                    unnest(%(reason)s::text[]) as reason, unnest(%(summary)s::text[]) as summary) u
      cross join lateral (
            select * from automation.live_runs l
-            where l.run_id = u.run_id collate "C" and l.session_id = %(session)s
+            where l.run_id = u.run_id collate "C" and coalesce(l.session_id, 0) = %(session)s
            offset 0
            ) r
 ), gone as (
@@ -197,7 +198,7 @@ with mine as materialized (
       from unnest(%(run_id)s::text[], %(state)s::text[], %(visible_at)s::timestamptz[]) as u (run_id, state, visible_at)
      cross join lateral (
            select from automation.live_runs l
-            where l.run_id = u.run_id collate "C" and l.session_id = %(session)s
+            where l.run_id = u.run_id collate "C" and coalesce(l.session_id, 0) = %(session)s
            offset 0
            ) held
 )
@@ -262,7 +263,7 @@ with mine as materialized (
       from unnest(%(run_id)s::text[], %(in_flight)s::boolean[]) as u (run_id, in_flight)
      cross join lateral (
            select from automation.live_runs l
-            where l.run_id = u.run_id collate "C" and l.session_id = %(session)s
+            where l.run_id = u.run_id collate "C" and coalesce(l.session_id, 0) = %(session)s
            offset 0
            ) held
 )
@@ -278,7 +279,7 @@ with mine as materialized (
       from unnest(%(run_id)s::text[], %(crashes)s::smallint[]) as u (run_id, crashes)
      cross join lateral (
            select from automation.live_runs l
-            where l.run_id = u.run_id collate "C" and l.session_id = %(session)s
+            where l.run_id = u.run_id collate "C" and coalesce(l.session_id, 0) = %(session)s
            offset 0
            ) held
 )
