@@ -78,8 +78,10 @@ def _number(value: int, bits: int = 64) -> bytes:
 
 def _text(value: str) -> bytes:
     data = str.encode(value)
-    length = len(data)
-    return (_LENGTHS[length] if length < len(_LENGTHS) else _number(length)) + data
+    try:
+        return _LENGTHS[len(data)] + data
+    except IndexError:
+        return _number(len(data)) + data
 
 
 def _text_or_null(value: str | None) -> bytes:

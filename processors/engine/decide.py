@@ -50,12 +50,12 @@ def decide(state: RunState, command: Command, now: datetime, roll: float) -> Led
 
 def _dispatch(ledger: Ledger, command: Command) -> None:
     match command:
-        case Claimed():
-            _claimed(ledger, command)
-        case Turn():
-            turns.turn(ledger, command)
         case Done():
             _done(ledger, command)
+        case Turn():
+            turns.turn(ledger, command)
+        case Claimed():
+            _claimed(ledger, command)
         case Failed():
             _failed(ledger, command)
         case Due():
@@ -115,14 +115,8 @@ def _done(ledger: Ledger, command: Done) -> None:
     abandoned = item.phase is Phase.ABANDONED
     ledger.land(item)
     state.crashes = 0
-    record = ledger.settle(
-        command.item,
-        item,
-        Status.SUCCEEDED,
-        value=command.value,
-        cost=command.cost,
-        key=state.key_of(command.item),
-    )
+    name = command.item
+    record = ledger.settle(name, item, Status.SUCCEEDED, command.value, command.cost, state.key_of(name))
     if not abandoned:
         ledger.deliver(record, value=None)
     rest(ledger)

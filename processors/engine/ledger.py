@@ -37,9 +37,12 @@ class Ledger(msgspec.Struct, frozen=True, gc=False):
         """Append a record with the next seq and fold it."""
         seq = self.state.seq + 1
         made = Record(seq, kind, item, attempt, status, after, final, due, key, value, error, cost, self.now)
-        fold_record(self.state, made)
-        self.records.append(made)
-        return made
+        return self._add(made)
+
+    def _add(self, record: Record) -> Record:
+        fold_record(self.state, record)
+        self.records.append(record)
+        return record
 
     def control(self, status: Status, *, value: str | None = None, error: ErrorInfo | None = None) -> Record:
         """A record of the run itself. `after` is the last delivery that the body has answered."""
@@ -59,15 +62,16 @@ class Ledger(msgspec.Struct, frozen=True, gc=False):
         name: str,
         item: Item,
         status: Status,
-        *,
         value: str | None = None,
         cost: float | None = None,
         key: str | None = None,
     ) -> Record:
         """The final outcome of an item that did not fail."""
-        return self.record(
-            item.kind, name, item.attempt, status, item.after, final=True, value=value, cost=cost, key=key
+        seq = self.state.seq + 1
+        made = Record(
+            seq, item.kind, name, item.attempt, status, item.after, True, None, key, value, None, cost, self.now
         )
+        return self._add(made)
 
     def lose(self, name: str, item: Item) -> None:
         """The attempt was in flight when its owner or host went: it takes a number and nothing else."""

@@ -131,7 +131,8 @@ def fold_record(state: RunState, record: Record) -> None:
     item = state.items.get(record.item)
     if item is None:
         item = state.items[record.item] = Item(record.kind, record.after)
-    item.first_seq = item.first_seq or record.seq
+    if item.first_seq == 0:
+        item.first_seq = record.seq
     _fold_item(item, record)
 
 

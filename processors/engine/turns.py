@@ -23,7 +23,7 @@ def turn(ledger: Ledger, command: Turn) -> None:
     """Register what the body asks for, start what may start, and see whether the run can rest."""
     state = ledger.state
     is_first, state.heard = state.heard < 0, command.after
-    if is_first:
+    if is_first and state.seq:
         _tell_again(ledger, command.after)
     cancelled = state.closing is not None and state.closing.cancelled
     for request in command.requests:

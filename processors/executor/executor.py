@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 import traceback
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -260,11 +261,13 @@ class Executor:
             if run is not None:
                 run.committed = entry.record.seq
         for end in batch.ends:
-            self.measures.count("runs_ended_total", 1, end.state)
+            self._forget(end.run_id)
             if end.error is not None and end.error.code == CRASH_LOOP:
                 self.measures.count("run_crash_loops_total")
-        for run_id in [end.run_id for end in batch.ends] + [rest.run_id for rest in batch.rests]:
-            self._forget(run_id)
+        for state, ended in Counter([end.state for end in batch.ends]).items():
+            self.measures.count("runs_ended_total", ended, state)
+        for rest in batch.rests:
+            self._forget(rest.run_id)
         if batch.entries:
             crash_points.reach("after_append_before_next")
 
@@ -337,7 +340,8 @@ class Executor:
             size += RECORD_BYTES + len(record.value or "")
         if run.state.crashes != before:
             batch.crashes[run.run_id] = run.state.crashes
-        self._effects.sort(run, decision, batch, waiting)
+        if decision.effects:
+            self._effects.sort(run, decision, batch, waiting)
         return size
 
     def _act(self, waiting: list[Waiting]) -> None:

@@ -47,8 +47,8 @@ class LiveRun:
     def start(self, go_until: float) -> BodyStart:
         """What a body needs. After a lost owner it starts nothing by itself: what was in flight is recorded first."""
         claim, state = self.claim, self.state
-        past = _pasts(state, claim.started_at) if state.seq else ()
-        self.shown = max((one.seq for one in past if one.outcome is not None), default=0)
+        past = _pasts(state, claim.started_at) if state.seq else []
+        self.shown = max([one.seq for one in past if one.outcome is not None], default=0)
         return BodyStart(
             run_id=claim.run_id,
             fence=claim.fence,
