@@ -9,17 +9,20 @@ from typing import Any, Final
 
 import psycopg
 import structlog
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncConnection
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from processors.adapters.postgres.arrays import with_literals
+from processors.adapters.postgres.flush import Call, call, flush
 from processors.adapters.postgres.partitions import make_missing_one, missing_one
 from processors.ports import crash_points
 from schemas.errors import Broken, Unavailable
 
 _log = structlog.get_logger("batches")
 Statement = tuple[str, Mapping[str, Any]]
+_BEGIN: Final = call("begin", {})
+_COMMIT: Final = call("commit", {})
 _TRIES: Final = 10
 _UNDONE_BY_OTHERS: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 
@@ -37,7 +40,7 @@ async def commit(conn: AsyncConnection[TupleRow], batch: Sequence[Statement]) ->
     except for `ConnectionLostError`, which does not know.
     """
     try:
-        sent = [(text, with_literals(params)) for text, params in batch]
+        sent = [call(text, with_literals(params)) for text, params in batch]
         for left in reversed(range(_TRIES)):
             try:
                 return await _attempt(conn, sent)
@@ -56,17 +59,14 @@ async def commit(conn: AsyncConnection[TupleRow], batch: Sequence[Statement]) ->
     raise AssertionError("the last try answers or raises")
 
 
-async def _attempt(conn: AsyncConnection[TupleRow], sent: Sequence[Statement]) -> list[list[TupleRow]]:
-    async with conn.pipeline() as pipeline:
-        await conn.execute("begin", prepare=False)
-        cursors: list[AsyncCursor[TupleRow]] = [
-            await conn.cursor(binary=True).execute(text, params) for text, params in sent
-        ]
-        if crash_points.is_armed("after_statements_before_commit"):
-            await pipeline.sync()  # the server has run them; inside a transaction a Sync commits nothing
-            crash_points.reach("after_statements_before_commit")
-        await conn.execute("commit", prepare=False)
-    return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+async def _attempt(conn: AsyncConnection[TupleRow], sent: Sequence[Call]) -> list[list[TupleRow]]:
+    if crash_points.is_armed("after_statements_before_commit"):
+        answers = await flush(
+            conn, [_BEGIN, *sent]
+        )  # the server has run them; inside a transaction a Sync commits nothing
+        crash_points.reach("after_statements_before_commit")
+        return [*answers, *await flush(conn, [_COMMIT])][1:-1]
+    return (await flush(conn, [_BEGIN, *sent, _COMMIT]))[1:-1]
 
 
 async def _may_repeat(conn: AsyncConnection[TupleRow], exc: psycopg.Error) -> bool:
