@@ -47,9 +47,11 @@ async def _gateway(settings: Settings, stop: asyncio.Event, on_ready: OnReady, m
     dsn = settings.postgres_dsn
     async with (
         open_pool(dsn, "gateway", patience=2.0) as pool,
-        open_pool(dsn, "gateway-doors", size=3) as quick,  # lists and logs do not stand in front of the doors
-        _hints(settings) as (notifier, hints),
+        open_pool(dsn, "gateway-doors", size=3, hot=True) as quick,  # lists and logs do not stand in front of the doors
+        _notifier(settings) as notifier,
     ):
+        # Whoever waits for a run by hand is served by the wake-up; a command would come when the run is half over.
+        hints = CommandHints(_topics(settings).commands, notifier, None)
         door = PostgresDoor(settings.postgres_dsn, _topics(settings).events, notifier, hints.granted)
         await door.open()
         app = build_app(
@@ -87,7 +89,7 @@ async def _relay(settings: Settings, stop: asyncio.Event, on_ready: OnReady, mea
 async def _ingest(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measures: Measures) -> None:
     topics = _topics(settings)
     log = PostgresIngestLog(settings.postgres_dsn, topics.dead_letters, settings.dedup_window_hours * HOUR_SECONDS)
-    async with open_pool(settings.postgres_dsn, "ingest", size=1) as pool, _hints(settings) as (_, hints):
+    async with open_pool(settings.postgres_dsn, "ingest", size=1) as pool, _hints(settings) as hints:
         await log.open()
         ingest = Ingest(log, CurrentCatalog(PostgresCatalog(pool)), hints, measures)
         reading = _consumer(settings, topics.events, f"{settings.topic_prefix}.ingest")
@@ -97,7 +99,7 @@ async def _ingest(settings: Settings, stop: asyncio.Event, on_ready: OnReady, me
 
 async def _scheduler(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measures: Measures) -> None:
     schedule = PostgresSchedule(settings.postgres_dsn, measures, outbox_days=settings.outbox_retention_days)
-    async with _hints(settings) as (_, hints):
+    async with _hints(settings) as hints:
         scheduler = Scheduler(schedule, hints, measures)
         listening = asyncio.create_task(
             listen(settings.postgres_dsn, {Channel.PENDING: scheduler.wake}, stop, measures)
@@ -179,15 +181,23 @@ def topic_specs(settings: Settings) -> list[TopicSpec]:
 
 
 @asynccontextmanager
-async def _hints(settings: Settings) -> AsyncIterator[tuple[Notifier, CommandHints]]:
+async def _notifier(settings: Settings) -> AsyncIterator[Notifier]:
     notifier = Notifier(settings.postgres_dsn)
-    producer = KafkaProducer(settings.kafka_bootstrap, f"{settings.owner}-hints") if settings.kafka_bootstrap else None
     try:
-        yield notifier, CommandHints(_topics(settings).commands, notifier, producer)
+        yield notifier
     finally:
         await notifier.aclose()
-        if producer is not None:
-            await producer.aclose()
+
+
+@asynccontextmanager
+async def _hints(settings: Settings) -> AsyncIterator[CommandHints]:
+    producer = KafkaProducer(settings.kafka_bootstrap, f"{settings.owner}-hints") if settings.kafka_bootstrap else None
+    async with _notifier(settings) as notifier:
+        try:
+            yield CommandHints(_topics(settings).commands, notifier, producer)
+        finally:
+            if producer is not None:
+                await producer.aclose()
 
 
 def _consumer(settings: Settings, topic: str, group: str) -> ConsumerSettings:

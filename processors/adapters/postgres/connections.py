@@ -29,8 +29,10 @@ _SETTINGS = {
 }
 _OPTIONS = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
 # A plan that was made while little waited is kept while very much waits, until somebody analyzes: it must use the
-# indexes from the start. Nothing that goes over these connections is better off with a scan of a table.
-_HOT_OPTIONS = f"{_OPTIONS} -c enable_seqscan=off -c random_page_cost=1.1"
+# indexes from the start. Nothing that goes over these connections is better off with a scan of a table, or with a plan
+# for its very values: where months or days are partitions, planning takes longer than the statement.
+_HOT = "-c enable_seqscan=off -c random_page_cost=1.1 -c plan_cache_mode=force_generic_plan"
+_HOT_OPTIONS = f"{_OPTIONS} {_HOT}"
 # A question that takes longer than anybody waits for its answer only keeps others from asking.
 _POOL_OPTIONS = f"{_OPTIONS} -c statement_timeout=15s"
 _KEEPALIVE = {
@@ -76,10 +78,10 @@ def cut(conn: AsyncConnection[TupleRow]) -> None:
 
 @asynccontextmanager
 async def open_pool(
-    dsn: str, role: str, size: int = 4, *, patience: float = 5.0
+    dsn: str, role: str, size: int = 4, *, patience: float = 5.0, hot: bool = False
 ) -> AsyncIterator[AsyncConnectionPool[AsyncConnection[TupleRow]]]:
-    """A small pool for questions that are not on the hot path. `patience` is how long somebody waits for a free
-    connection, in seconds; a restart of Postgres that takes less is not noticed by whoever asks.
+    """A small pool for questions. `patience` is how long somebody waits for a free connection, in seconds; a restart
+    of Postgres that takes less is not noticed by whoever asks. `hot` is for what is asked all the time by key.
     """
     pool = AsyncConnectionPool(
         dsn,
@@ -93,7 +95,8 @@ async def open_pool(
             **_KEEPALIVE,
             "autocommit": True,
             "application_name": f"a44-{role}",
-            "options": _POOL_OPTIONS,
+            "options": f"{_POOL_OPTIONS} {_HOT}" if hot else _POOL_OPTIONS,
+            "prepare_threshold": 1 if hot else 5,
             "connect_timeout": 10,
         },
     )

@@ -107,7 +107,7 @@ class PostgresDoor:
         batch, read, grants = _transaction(hashes, items, self._topic)
         results = await self._through_outages(batch)
         crash_points.reach("after_db_write_before_publish")
-        self._announce(granted(results[grants]) if grants is not None else [], bool(items))
+        self._announce(granted(results[grants]) if grants is not None else [], items)
         return {row[0]: (row[1], row[2], row[3], row[4]) for row in results[read]}
 
     async def _through_outages(self, batch: Sequence[Statement]) -> list[list[TupleRow]]:
@@ -139,8 +139,8 @@ class PostgresDoor:
             ) from exc
         await asyncio.sleep(RETRY_SECONDS)
 
-    def _announce(self, grants: Sequence[Grant], announced: bool) -> None:
-        if announced:
+    def _announce(self, grants: Sequence[Grant], items: Sequence[Acceptance]) -> None:
+        if any(item.envelope is not None for item in items):
             self._notifier.wake(Channel.OUTBOX)
         if grants:
             self._notifier.wake(Channel.GRANTED)
