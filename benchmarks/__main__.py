@@ -15,8 +15,9 @@ from rich.console import Console
 
 from benchmarks.figures import Figures, Scale, put_together, ranges, with_shares
 from benchmarks.page import write
+from benchmarks.peers.measure_peers import WAYS
 from benchmarks.report import show
-from benchmarks.rounds import ON_A_STACK, Seen, measure_all
+from benchmarks.rounds import FAR_BEHIND, ON_A_STACK, Seen, measure_all
 
 WIDTH = 130  # where no terminal tells its own
 
@@ -36,7 +37,7 @@ def _arguments() -> argparse.Namespace:
 def _names(given: argparse.Namespace) -> list[str]:
     if given.only:
         return list(given.only)
-    left_out = {"all-peers"} | ({"peers"} if given.quick else set())
+    left_out = set(WAYS) if given.quick else FAR_BEHIND
     return [name for name in ON_A_STACK if name not in left_out]
 
 

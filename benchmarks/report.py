@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.figures import PEER_TARGETS, TARGETS, Figures, Target
+from benchmarks.peers.measure_peers import WAYS
 
 JUDGED = {True: "held", False: "MISSED", None: ""}
 STYLES = {"held": "green", "MISSED": "bold red", "not measured": "bold red"}
@@ -22,7 +23,6 @@ BUDGETS = {
     "budget_kafka_ms": "One run at a time, `POST /events` to its end on run-events, ms",
     "budget_rest_ms": "One run at a time, REST with `wait=`, ms",
 }
-PEERS = ("restate", "dbos_in_process", "dbos_queue", "temporal_in_memory", "temporal_file")
 OF_PEERS = {
     "per_s": "runs/s",
     "alone_p50_ms": "alone p50, ms",
@@ -56,7 +56,7 @@ def show(console: Console, result: Figures) -> None:
 def sheets(result: Figures) -> Iterator[Sheet]:
     if any(target.name in result for target in TARGETS):
         yield _figures("Figures", TARGETS, result)
-    peers = [peer for peer in PEERS if f"{peer}_per_s" in result]
+    peers = [peer for peer in WAYS if f"{peer}_per_s" in result]
     if peers:
         beside = [target for target in PEER_TARGETS if target.name in result]
         if beside:

@@ -6,6 +6,7 @@ that fails is told, and the others go on.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from benchmarks import (
     measure_appends,
@@ -30,14 +31,14 @@ ON_A_STACK: Mapping[str, Measure] = {
     "floor": measure_bare_path.measure,
     "kafka": measure_w3.measure,
     "rest": measure_doors.measure_rest,
-    "peers": measure_peers.measure_fastest,
-    "all-peers": measure_peers.measure,
+    **{way: partial(measure_peers.measure, way=way) for way in measure_peers.WAYS},
     "budget": measure_budget.measure,
     "appends": measure_appends.measure,
     "memory": measure_memory.measure,  # its runs stay
     "webhooks": measure_doors.measure_webhooks,  # from here on there is no executor
     "grants": measure_grants.measure,
 }
+FAR_BEHIND = {"dbos_queue", "temporal_in_memory", "temporal_file"}  # peers for whom a whole benchmark has no time
 ONCE = {"grants"}  # in the last round: a million rows are filled in for it
 
 

@@ -1,7 +1,6 @@
-"""Measures W3 on other engines, one after the other, on this stack's Postgres where they need one.
+"""Measures W3 on one other engine, on this stack's Postgres where it needs one; durability is what it has by default.
 
-Durability is what each has by default. What is not installed is left out. `dbos_per_s` and so on are of the fastest
-way of an engine that was measured; each way has its own as well, such as `dbos_queue_per_s`.
+A way is an engine with a manner of use, and names its figures: `dbos_queue_per_s`, `restate_alone_p50_ms`.
 """
 
 import asyncio
@@ -19,7 +18,8 @@ from ops.local import LocalStack
 ROOT = Path(__file__).resolve().parents[2]
 INSTALLED = ROOT / ".a44" / "peers"
 PYTHON = INSTALLED / "venv" / "bin" / "python"
-SECONDS, MOST_SECONDS = 8, 120.0
+SECONDS, MOST_SECONDS, LOOK_SECONDS = 8, 120.0, 0.1
+LAUNCHED = "launched"
 KEPT = ("per_s", "p50_ms", "p99_ms", "alone_p50_ms", "alone_p99_ms", "cpu_s_per_1000")
 
 
@@ -62,6 +62,12 @@ class Peer:
         figures: Figures = json.loads(next(line for line in reversed(lines) if line.startswith("{")))
         return {name: figures[name] for name in KEPT}
 
+    async def told(self, part: str, word: str) -> None:
+        """Returns when a part has said a word."""
+        async with asyncio.timeout(MOST_SECONDS):
+            while word not in (self.folder / f"{part}.log").read_text("utf-8"):  # noqa: ASYNC110  another process writes
+                await asyncio.sleep(LOOK_SECONDS)
+
     async def database(self) -> str:
         """An empty one, where the service's own is."""
         name = f"peer_{secrets.token_hex(4)}"
@@ -80,9 +86,6 @@ class Peer:
             env={"HOME": str(self.folder), "PYTHONWARNINGS": "ignore", **environment},
             grace=5.0,
         )
-
-
-Way = Callable[[Peer], Awaitable[Figures]]
 
 
 async def restate(peer: Peer) -> Figures:
@@ -119,6 +122,7 @@ async def dbos_queue(peer: Peer) -> Figures:
     database = await peer.database()
     for name in ("worker-1", "worker-2"):
         await peer.start(name, PYTHON, "-m", "benchmarks.peers.dbos_worker", database, name)
+        await peer.told(name, LAUNCHED)  # the first one makes the tables
     return await peer.client("dbos_client", 200, 50, way="queue", database=database)
 
 
@@ -142,43 +146,21 @@ async def _temporal(peer: Peer, *storage: str) -> Figures:
     return await peer.client("temporal_client", 50, 50, address=f"{HOST}:{port}")
 
 
-FASTEST: Mapping[str, Way] = {"restate": restate, "dbos_in_process": dbos_in_process}
-WAYS: Mapping[str, Way] = {
-    **FASTEST,
+WAYS: Mapping[str, Callable[[Peer], Awaitable[Figures]]] = {
+    "restate": restate,
+    "dbos_in_process": dbos_in_process,
     "dbos_queue": dbos_queue,
     "temporal_in_memory": temporal_in_memory,
     "temporal_file": temporal_file,
 }
-ENGINES = ("restate", "dbos", "temporal")
 
 
-async def measure_fastest(stack: LocalStack, scale: Scale) -> Figures:
-    """The two that come nearest, as they are driven fastest. Empty where nothing is installed."""
-    return await _measured(stack, FASTEST)
-
-
-async def measure(stack: LocalStack, scale: Scale) -> Figures:
-    return await _measured(stack, WAYS)
-
-
-async def _measured(stack: LocalStack, ways: Mapping[str, Way]) -> Figures:
-    seen: dict[str, Figures] = {}
-    for way, run in ways.items() if PYTHON.exists() else ():
-        peer = Peer(stack, way)
-        try:
-            if figures := await run(peer):
-                seen[way] = figures
-        finally:
-            await peer.stop()
-    by_way = {f"{way}_{name}": value for way, figures in seen.items() for name, value in figures.items()}
-    return by_way | _by_engine(seen)
-
-
-def _by_engine(ways: Mapping[str, Figures]) -> Figures:
-    """The fastest way of each engine."""
-    found: Figures = {}
-    for engine in ENGINES:
-        if of_engine := [figures for way, figures in ways.items() if way.startswith(engine)]:
-            fastest = max(of_engine, key=lambda figures: figures["per_s"])
-            found |= {f"{engine}_{name}": value for name, value in fastest.items()}
-    return found
+async def measure(stack: LocalStack, scale: Scale, way: str) -> Figures:
+    """Empty where it is not installed. The load is always the same: a peer is given its time."""
+    if not PYTHON.exists():
+        return {}
+    peer = Peer(stack, way)
+    try:
+        return {f"{way}_{name}": value for name, value in (await WAYS[way](peer)).items()}
+    finally:
+        await peer.stop()
