@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 
 
 async def measure(stack: LocalStack, scale: Scale) -> Figures:
-    runs, alone = scale.of(20_000, 8_000), scale.of(100, 30)
+    runs, alone = scale.of(20_000, 8_000), scale.of(100, 20)
     async with bare_roles(stack) as pids:
         bootstrap = stack.kafka_bootstrap
         await asyncio.to_thread(_drive, bootstrap, WARM_UP)

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.figures import Figures, Scale
 from benchmarks.http_load import Load, Told, drive
-from benchmarks.measure_w3 import FULL, parts, publish
+from benchmarks.measure_w3 import FULL, parts, publish, without_executor
 from benchmarks.processor_time import Meter
 from ops.client import Client
 from ops.local import LocalOptions, LocalStack
@@ -82,13 +82,12 @@ def _check_all_answered(status: int, *all_told: Told) -> None:
 
 
 async def measure_rest(stack: LocalStack, scale: Scale) -> Figures:
-    return await rest(stack, scale.of(6_000, 2_500), scale.of(ALONE, 60))
+    return await rest(stack, scale.of(6_000, 2_000), scale.of(ALONE, 60))
 
 
 async def measure_webhooks(stack: LocalStack, scale: Scale) -> Figures:
-    """Killed, since one that holds runs for minutes would stop slowly; nothing is to be executed here."""
-    await stack.processes["executor"].kill()
-    return await webhooks(stack, await publish_doors(stack), scale.of(15_000, 6_000))
+    await without_executor(stack)
+    return await webhooks(stack, await publish_doors(stack), scale.of(15_000, 5_000))
 
 
 async def publish_doors(stack: LocalStack) -> str:
@@ -119,7 +118,6 @@ async def rest(stack: LocalStack, runs: int, singles: int = ALONE) -> Figures:
 
 
 async def webhooks(stack: LocalStack, secret: str, count: int) -> Figures:
-    await stack.processes["executor"].stop()
     await load(stack, signed_requests(stack, secret, "hook-warm", 500), SENDERS)
     meter = Meter(parts(stack))
     full = await load(stack, signed_requests(stack, secret, "hook-full", count), SENDERS)
@@ -144,6 +142,7 @@ async def main(runs: int, hooks: int) -> None:
         if runs:
             figures |= await rest(stack, runs)
         if hooks:
+            await without_executor(stack)
             figures |= await webhooks(stack, secret, hooks)
     for name, value in figures.items():
         print(f"{name:<32} {value}")

@@ -15,14 +15,14 @@ from benchmarks.measure_w3 import parts
 from benchmarks.processor_time import Meter
 from ops.local import LocalStack
 
-SETTLE_SECONDS = 5
+SETTLE_SECONDS = 3
 STATEMENT = re.compile(r"^.{10,60} LOG:  (?:statement|execute [^:]*): (.*)", re.MULTILINE)
 SERVERS = ("postgres", "broker")
 HERE = Path(__file__).parent
 
 
 async def measure(stack: LocalStack, scale: Scale) -> Figures:
-    seconds = scale.of(20, 10)
+    seconds = scale.of(20, 8)
     await _set_logging(stack, "log_all_statements.sql")
     await asyncio.sleep(SETTLE_SECONDS)
     log = stack.folder / "logs" / "postgres.log"

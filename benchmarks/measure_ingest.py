@@ -15,9 +15,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.figures import rounded
+from benchmarks.figures import Figures, Scale, put_together
 from benchmarks.kafka_load import produce
-from benchmarks.measure_w3 import BY_PARTITION, parts, publish
+from benchmarks.measure_w3 import BY_PARTITION, parts, publish, without_executor
 from benchmarks.processor_time import Meter
 from ops.local import LocalOptions, LocalStack
 from processors.adapters.postgres.scripts import query
@@ -40,20 +40,35 @@ async def taken(stack: LocalStack, events: int, name: str) -> float:
     return seconds
 
 
+async def measure(stack: LocalStack, scale: Scale) -> Figures:
+    await without_executor(stack)
+    await _nothing_is_left(stack)
+    return await ingested(stack, scale.of(60_000, 15_000))
+
+
+async def _nothing_is_left(stack: LocalStack) -> None:
+    """What came before by other doors is read."""
+    read, before = (await query(stack.log_dsn, READ))[0][0], -1
+    while read != before:
+        await asyncio.sleep(1.0)
+        before, read = read, (await query(stack.log_dsn, READ))[0][0]
+
+
+async def ingested(stack: LocalStack, events: int) -> Figures:
+    await taken(stack, WARM_UP, "ingest-warm-up")
+    meter = Meter(parts(stack))
+    seconds = await taken(stack, events, "ingest-events")
+    by_part = meter.per_1000(events)
+    made = (await query(stack.log_dsn, MADE))[0][0]
+    if made != WARM_UP + events:
+        raise AssertionError(f"{made} runs were made of {WARM_UP + events} events")
+    return {"ingested_per_s": events / seconds, "ingest_cpu_s_per_1000": by_part}
+
+
 async def main(events: int) -> None:
     async with LocalStack(LocalOptions(roles=ROLES)) as stack:
         await publish(stack)
-        await taken(stack, WARM_UP, "warm-up")
-        meter = Meter(parts(stack))
-        seconds = await taken(stack, events, "events")
-        by_part = meter.per_1000(events)
-        made = (await query(stack.log_dsn, MADE))[0][0]
-    if made != WARM_UP + events:
-        raise AssertionError(f"{made} runs were made of {WARM_UP + events} events")
-    figures = {
-        "ingested_per_s": rounded(events / seconds),
-        "ingest_cpu_s_per_1000": {part: rounded(one) for part, one in by_part.items()},
-    }
+        figures = put_together([await ingested(stack, events)])
     for name, value in figures.items():
         print(f"{name:<24} {value}")
     print(json.dumps(figures))

@@ -63,6 +63,12 @@ async def publish(stack: LocalStack, flows: Path = FLOWS) -> None:
     client.close()
 
 
+async def without_executor(stack: LocalStack) -> None:
+    """Killed, since one that holds runs for minutes would stop slowly."""
+    if stack.processes["executor"].is_running:
+        await stack.processes["executor"].kill()
+
+
 async def one_kind(stack: LocalStack, event_type: str, runs: int) -> tuple[float, dict[str, float]]:
     """Runs a second, and CPU seconds per 1,000 by part, behind a warm-up."""
     await saturated(stack, WARM_UP, event_type)

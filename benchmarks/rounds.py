@@ -15,6 +15,7 @@ from benchmarks import (
     measure_doors,
     measure_grants,
     measure_idle,
+    measure_ingest,
     measure_memory,
     measure_w3,
 )
@@ -36,6 +37,7 @@ ON_A_STACK: Mapping[str, Measure] = {
     "appends": measure_appends.measure,
     "memory": measure_memory.measure,  # its runs stay
     "webhooks": measure_doors.measure_webhooks,  # from here on there is no executor
+    "ingest": measure_ingest.measure,
     "grants": measure_grants.measure,
 }
 FAR_BEHIND = {"dbos_queue", "temporal_in_memory", "temporal_file"}  # peers for whom a whole benchmark has no time

@@ -1,2 +1,2 @@
--- How many runs wait for their turn or for an executor.
-select count(*) from automation.live_runs where state in ('pending', 'granted');
+-- How many runs in ordered lanes wait for their turn or for an executor.
+select count(*) from automation.live_runs where queue_id = 'q_bench_lanes' and state in ('pending', 'granted');
