@@ -69,7 +69,9 @@ def plan(batch: Batch, fence: Mapping[str, Any]) -> Plan:
 
 
 def _settle(made: Plan, batch: Batch, session: Mapping[str, Any]) -> None:
-    """Ends and rests: lanes first, then the head rows, then whoever is next."""
+    """Ends and rests: lanes first, then the head rows, then whoever is next. What rests is locked before it is looked
+    at: mail may have come meanwhile.
+    """
     sql = statements("executor")
     ordered = [end for end in batch.ends if end.lane_seq is not None]
     lanes = {
@@ -78,10 +80,11 @@ def _settle(made: Plan, batch: Batch, session: Mapping[str, Any]) -> None:
         "lanes": [end.lane for end in ordered],
     }
     freed: list[RunEnd | RunRest] = [*batch.ends, *batch.rests]
-    runs = [one.run_id for one in freed]
     if ordered:
         made.statements.append((sql["lock_lanes"], lanes))
-    made.statements.append((sql["lock_runs"], {"runs": runs, **session}))
+    if batch.rests:
+        runs = [one.run_id for one in freed]
+        made.statements.append((sql["lock_runs"], {"runs": runs, **session}))
     if batch.ends:
         made.statements.append((sql["end_runs"], {**_ends(batch), **session}))
     if ordered:

@@ -7,7 +7,7 @@ import psycopg
 
 from processors.adapters.postgres.journal import PostgresJournal
 from processors.ports.journal import Batch, Claim
-from tests.integration.log.lab import Lab, rest_of
+from tests.integration.log.lab import Lab, end_of, rest_of
 
 HOUR = timedelta(hours=1)
 
@@ -59,6 +59,22 @@ async def test_mail_that_comes_while_other_mail_is_consumed_keeps_the_flag_up(la
     await consuming
     (second,) = await journal.unread_mail()
     assert second.body == "second"
+
+
+async def test_mail_that_comes_while_the_run_ends_stops_no_end(lab: Lab) -> None:
+    """The end waits for the sender's change of the head row, and takes the row as it is by then."""
+    journal = await lab.journal()
+    claim = await one_claim(lab, journal, ordered=True)
+    await lab.make([lab.run("a", ordered=True)])
+    async with await psycopg.AsyncConnection.connect(lab.dsn) as conn:
+        await conn.execute("update automation.live_runs set has_mail = true where run_id = %s", (claim.run_id,))
+        ending = asyncio.ensure_future(journal.commit(Batch(ends=[end_of(claim)], room=1)))
+        await lab.waits_for_lock("a44-executor")
+        await conn.commit()
+    (following,) = await ending
+    assert following.lane_seq == 2
+    assert await lab.column("select run_id from automation.runs_ended") == [claim.run_id]
+    assert await lab.column("select run_id from automation.live_runs") == [following.run_id]
 
 
 async def test_mail_that_comes_while_the_run_parks_wakes_it(lab: Lab) -> None:

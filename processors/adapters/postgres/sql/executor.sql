@@ -113,7 +113,7 @@ select l.lane
        ) l;
 
 -- name: lock_runs
--- The head rows that this batch will change, sorted.
+-- The head rows of a batch in which some rest, sorted.
 select r.run_id
   from (select u.run_id collate "C" as run_id from unnest(%(runs)s::text[]) as u (run_id) order by 1) w
  cross join lateral (
@@ -123,7 +123,8 @@ select r.run_id
        ) r;
 
 -- name: end_runs
--- Ends runs: out of the live table, into history; in error: a dead letter with the whole envelope. Under lock_runs.
+-- Ends runs: out of the live table, into history; in error: a dead letter with the whole envelope. Nothing that goes into
+-- history is changed by anybody but the session, so that rows need no lock before the delete, which goes by the key.
 with ended as materialized (
     select r.*, u.state as outcome, u.result, u.error_code, u.error, u.dead_letter_id, u.reason, u.summary
       from (select unnest(%(run_id)s::text[]) as run_id, unnest(%(state)s::text[]) as state,
