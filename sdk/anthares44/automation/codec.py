@@ -245,15 +245,22 @@ def _untag(value: dict[str, Any]) -> Any:
         raise ValueError(f"a recorded {only} is broken: {error!r}") from error
 
 
-_decode_plain = json.JSONDecoder().decode
+_whole = json.JSONDecoder().decode
+_first = json.JSONDecoder().raw_decode
 _decode_tagged = json.JSONDecoder(object_hook=_untag).decode
 
 
 def decode(text: str) -> Any:
     """The value of a recorded text. Raises ValueError when this bundle cannot read it."""
-    return _decode_tagged(text) if '"$' in text else _decode_plain(text)
+    return _decode_tagged(text) if '"$' in text else decode_input(text)
 
 
 def decode_input(text: str) -> Any:
     """The input of a run: JSON from outside, in which nothing is a tag."""
-    return _decode_plain(text)
+    if text[:1] in _SPACE:
+        return _whole(text)
+    value, end = _first(text)
+    return value if end == len(text) else _whole(text)
+
+
+_SPACE = " \t\r\n"

@@ -113,7 +113,7 @@ class StepRunner:
     # -- on the loop --------------------------------------------------------------------------------
 
     def _belongs_on_loop(self, fn: Callable[[], Any]) -> bool:
-        code = _code_of(fn)
+        code = getattr(fn, "__code__", None) or _code_of(fn)
         if code is None:
             return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
         return bool(code.co_flags & inspect.CO_COROUTINE) or id(code) in self._awaited

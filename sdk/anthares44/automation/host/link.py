@@ -60,23 +60,24 @@ class Link:
     def send(self, message: Message) -> None:
         """Queue a message; only from the loop's thread."""
         self._outbox.put(message)
-        self._schedule()
+        if not self._scheduled:
+            self._schedule()
 
     def tell(self, text: str) -> None:
         """Queue the JSON text of a message that is bound to a run; only from the loop's thread."""
         self._outbox.put_bound(to_bytes(text))
-        self._schedule()
+        if not self._scheduled:
+            self._schedule()
 
     def credit(self, message: Message) -> None:
         """The executor has taken in so many bytes."""
         self._outbox.grant(message["bytes"])
-        self._schedule()
+        if not self._scheduled:
+            self._schedule()
 
     def _schedule(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            # Two hops, so that a step which ends in its first round shares the frame of its turn.
-            self._loop.call_soon(self._loop.call_soon, self._flush)
+        self._scheduled = True
+        self._loop.call_soon(self._flush)
 
     def send_now(self, message: Message) -> None:
         """Write one message as a frame of its own; from any thread."""
@@ -140,10 +141,13 @@ class Link:
             data = b""
         if not data:
             os._exit(0)
+        was_scheduled, self._scheduled = self._scheduled, True
         try:
             self._receive(self._decoder.feed(data))
         except (WireError, KeyError, TypeError) as error:
             self.broken("protocol", error)
+        if not was_scheduled:
+            self._schedule()  # behind the first rounds of what was started: what ends in them shares the frame
         self._owed += self._decoder.take_consumed()
         if self._owed >= self._window // 4:
             self.send({"t": "CREDIT", "bytes": self._owed})
