@@ -47,6 +47,7 @@ TARGETS = (
     Target("w3_kafka_per_s_by_partition", "W3 by partition over 500 keys", "runs/s"),
     Target("cpu_s_per_1000", "CPU of all processes, through Kafka", "s/1,000", "less", 0.6),
     Target("floor_cpu_s_per_1000", "CPU of all processes, the bare path", "s/1,000", "less"),
+    Target("share_of_floor_by_cpu", "share of the bare path, by CPU", ""),
     Target("w3_rest_per_s", "W3 through REST with wait=, saturated", "runs/s"),
     Target("rest_cpu_s_per_1000", "CPU of all processes, through REST", "s/1,000", "less", 1.2),
     Target("w3_alone_p50_ms", "W3 through REST, one at a time, p50", "ms", "less", 9.7),
@@ -106,6 +107,7 @@ def with_shares(figures: Figures) -> Figures:
             figures = figures | {f"{engine}_per_s": max(seen)}
     ratios = {
         "share_of_floor": ("w3_kafka_per_s", "floor_per_s"),
+        "share_of_floor_by_cpu": ("floor_cpu_s_per_1000", "cpu_s_per_1000"),
         "w3_kafka_to_restate": ("w3_kafka_per_s", "restate_per_s"),
         "w3_rest_to_restate": ("w3_rest_per_s", "restate_per_s"),
         "w3_rest_to_dbos": ("w3_rest_per_s", "dbos_per_s"),

@@ -6,6 +6,7 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks.peers import measure_peers
 from ops.local import LocalStack
 from processors.adapters.postgres.scripts import query
 
@@ -26,6 +27,7 @@ async def machine(stack: LocalStack) -> dict[str, str]:
         "fsync": settings["fsync"],
         "synchronous_commit": settings["synchronous_commit"],
         **{package: version(package) for package in PACKAGES},
+        **measure_peers.versions(),
         "commit": await _commit(),
     }
 

