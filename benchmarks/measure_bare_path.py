@@ -36,11 +36,12 @@ async def measure(stack: LocalStack, scale: Scale) -> Figures:
         took = await asyncio.to_thread(_one_at_a_time, bootstrap, alone)
         meter = Meter({"postgres": stack.servers.postgres.pid, "broker": stack.servers.broker.pid, **pids})
         seconds = await asyncio.to_thread(_drive, bootstrap, runs)
-        by_part = meter.per_1000(runs)
+        by_part, cores = meter.per_1000(runs), meter.cores()
     return {
         "floor_per_s": runs / seconds,
         "floor_cpu_s_per_1000": sum(by_part.values()),
         "floor_cpu_s_per_1000_by_part": by_part,
+        "floor_cores": cores,
         "floor_alone_p50_ms": 1e3 * took[len(took) // 2],
     }
 

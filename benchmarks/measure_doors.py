@@ -104,7 +104,7 @@ async def rest(stack: LocalStack, runs: int, singles: int = ALONE) -> Figures:
     await load(stack, rest_requests(stack, "full-warm", CLIENTS), CLIENTS)
     meter = Meter(parts(stack))
     full = await load(stack, rest_requests(stack, "full", runs), CLIENTS)
-    used = by_part(meter, full, runs)
+    used, cores = by_part(meter, full, runs), meter.cores()
     _check_all_answered(200, full, alone)
     return {
         "w3_alone_p50_ms": round(alone.percentile_ms(0.5), 1),
@@ -114,6 +114,7 @@ async def rest(stack: LocalStack, runs: int, singles: int = ALONE) -> Figures:
         "rest_statuses": dict(full.statuses + alone.statuses),
         "rest_cpu_s_per_1000": round(sum(used.values()), 3),
         "rest_cpu_s_per_1000_by_part": {part: round(one, 3) for part, one in used.items()},
+        "rest_cores": cores,
     }
 
 

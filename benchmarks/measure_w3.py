@@ -13,6 +13,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -69,28 +70,35 @@ async def without_executor(stack: LocalStack) -> None:
         await stack.processes["executor"].kill()
 
 
-async def one_kind(stack: LocalStack, event_type: str, runs: int) -> tuple[float, dict[str, float]]:
-    """Runs a second, and CPU seconds per 1,000 by part, behind a warm-up."""
+class Saturated(NamedTuple):
+    per_s: float
+    by_part: dict[str, float]  # CPU seconds per 1,000
+    cores: dict[str, float]
+
+
+async def one_kind(stack: LocalStack, event_type: str, runs: int) -> Saturated:
+    """Behind a warm-up."""
     await saturated(stack, WARM_UP, event_type)
     meter = Meter(parts(stack))
     seconds = await saturated(stack, runs, event_type)
-    return runs / seconds, meter.per_1000(runs)
+    return Saturated(runs / seconds, meter.per_1000(runs), meter.cores())
 
 
 async def measure(stack: LocalStack, scale: Scale) -> Figures:
     runs = scale.of(12_000, 4_000)
-    full, by_part = await one_kind(stack, W3, runs)
-    at_100, by_part_at_100 = await one_kind(stack, AT_100, runs // 2)
-    by_partition, by_part_of_lanes = await one_kind(stack, BY_PARTITION, runs // 2)
+    full = await one_kind(stack, W3, runs)
+    at_100 = await one_kind(stack, AT_100, runs // 2)
+    by_partition = await one_kind(stack, BY_PARTITION, runs // 2)
     return {
-        "w3_kafka_per_s": full,
-        "w3_kafka_per_s_at_100": at_100,
-        "w3_kafka_per_s_by_partition": by_partition,
-        "share_at_100": at_100 / full,
-        "cpu_s_per_1000": sum(by_part.values()),
-        "cpu_s_per_1000_at_100": sum(by_part_at_100.values()),
-        "cpu_s_per_1000_by_partition": sum(by_part_of_lanes.values()),
-        "cpu_s_per_1000_by_part": by_part,
+        "w3_kafka_per_s": full.per_s,
+        "w3_kafka_per_s_at_100": at_100.per_s,
+        "w3_kafka_per_s_by_partition": by_partition.per_s,
+        "share_at_100": at_100.per_s / full.per_s,
+        "cpu_s_per_1000": sum(full.by_part.values()),
+        "cpu_s_per_1000_at_100": sum(at_100.by_part.values()),
+        "cpu_s_per_1000_by_partition": sum(by_partition.by_part.values()),
+        "cpu_s_per_1000_by_part": full.by_part,
+        "w3_cores": full.cores,
     }
 
 
@@ -100,13 +108,14 @@ async def main(runs: int) -> None:
         client = Client(stack.url, stack.token)
         took = await alone(client)
         client.close()
-        per_second, by_part = await one_kind(stack, W3, runs)
+        full = await one_kind(stack, W3, runs)
     figures = {
-        "w3_kafka_per_s": rounded(per_second),
+        "w3_kafka_per_s": rounded(full.per_s),
         "w3_alone_p50_ms": rounded(1e3 * took[len(took) // 2]),
         "w3_alone_p99_ms": rounded(1e3 * took[int(len(took) * 0.99)]),
-        "cpu_s_per_1000": rounded(sum(by_part.values())),
-        "cpu_s_per_1000_by_part": {part: rounded(one) for part, one in by_part.items()},
+        "cpu_s_per_1000": rounded(sum(full.by_part.values())),
+        "cpu_s_per_1000_by_part": {part: rounded(one) for part, one in full.by_part.items()},
+        "w3_cores": {what: rounded(one) for what, one in full.cores.items()},
     }
     for name, value in figures.items():
         print(f"{name:<24} {value}")

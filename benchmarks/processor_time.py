@@ -38,6 +38,11 @@ def own_seconds(pid: int) -> float:
     return sum(map(int, fields[_USED][:2])) / _TICKS
 
 
+def _machine() -> list[int]:
+    """Ticks of all cores: user, nice, system, idle, waiting for a disk, interrupts (two kinds), stolen."""
+    return [int(field) for field in Path("/proc/stat").read_text().split(maxsplit=9)[1:9]]
+
+
 class Meter:
     """CPU seconds by part since it was made, with everything below each part.
 
@@ -46,10 +51,26 @@ class Meter:
 
     def __init__(self, pids: Mapping[str, int]) -> None:
         self._pids = pids
+        self._machine = _machine()
         self._before = self._now()
 
     def used(self) -> dict[str, float]:
         return {part: now - self._before[part] for part, now in self._now().items()}
+
+    def cores(self) -> dict[str, float]:
+        """What the machine's cores did: for us, for others, for its host; nothing, waiting for a disk or not."""
+        passed = [(now - before) / _TICKS for before, now in zip(self._machine, _machine(), strict=True)]
+        user, nice, system, idle, waiting, irq, softirq, stolen = passed
+        ours = sum(self.used().values())
+        seconds = sum(passed) / (os.cpu_count() or 1)
+        spent = {
+            "ours": ours,
+            "others": user + nice + system + irq + softirq - ours,
+            "stolen": stolen,
+            "disk": waiting,
+            "idle": idle,
+        }
+        return {what: one / seconds for what, one in spent.items()}
 
     def per_1000(self, runs: int) -> dict[str, float]:
         return {part: 1e3 * seconds / runs for part, seconds in self.used().items()}

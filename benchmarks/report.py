@@ -3,7 +3,7 @@
 Rows are made of the JSON object alone; `show` prints them for a terminal, the page in docs holds the same.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -19,6 +19,7 @@ COSTS = {
     "rest_cpu_s_per_1000_by_part": "through REST",
     "floor_cpu_s_per_1000_by_part": "bare path",
 }
+CORES = {"w3_cores": "through Kafka", "rest_cores": "through REST", "floor_cores": "bare path"}
 IN_A_ROW = {
     "idle_core_percent_by_part": "Idle, % of a core",
     "budget_kafka_ms": "One run at a time, `POST /events` to its end on run-events, ms",
@@ -65,7 +66,9 @@ def sheets(result: Figures) -> Iterator[Sheet]:
         rows = [[peer.replace("_", " "), *(plain(result[f"{peer}_{figure}"]) for figure in OF_PEERS)] for peer in peers]
         yield Sheet("The peers", ["", *OF_PEERS.values()], rows)
     if any(name in result for name in COSTS):
-        yield _costs(result)
+        yield _side_by_side("CPU seconds per 1,000 runs", COSTS, result)
+    if any(name in result for name in CORES):
+        yield _side_by_side("Cores at work meanwhile", CORES, result)
     for name, title in IN_A_ROW.items():
         if name in result:
             yield Sheet(
@@ -92,12 +95,13 @@ def _figures(title: str, targets: Sequence[Target], result: Figures) -> Sheet:
     return Sheet(title, ["figure", "unit", "median", "range", "target", ""], rows, words=2)
 
 
-def _costs(result: Figures) -> Sheet:
-    shown = {name: says for name, says in COSTS.items() if name in result}
+def _side_by_side(title: str, ways: Mapping[str, str], result: Figures) -> Sheet:
+    """Figures by part, a column for each way of a run, with their sum."""
+    shown = {name: says for name, says in ways.items() if name in result}
     parts = dict.fromkeys(part for name in shown for part in result[name])
     rows = [[part, *(f"{result[name][part]:.3f}" if part in result[name] else "" for name in shown)] for part in parts]
     rows.append(["all", *(f"{sum(result[name].values()):.3f}" for name in shown)])
-    return Sheet("CPU seconds per 1,000 runs", ["part", *shown.values()], rows)
+    return Sheet(title, ["", *shown.values()], rows)
 
 
 def plain(value: float) -> str:
