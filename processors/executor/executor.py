@@ -305,6 +305,7 @@ class Executor:
         batch.room = 0 if self._draining else max(self._slots - len(self._runs) + leaving, 0)
         if batch.room == 0:
             return
+        self._hinted = [run_id for run_id in self._hinted if run_id not in self._runs]  # found by a look before
         batch.hinted, self._hinted = self._hinted[: batch.room], self._hinted[batch.room :]
         batch.look_for_granted, self._look = self._look, False
 
