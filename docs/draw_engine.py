@@ -1,4 +1,4 @@
-"""Draws docs/engine.md from the engine's own tables and dataclasses: `python docs/draw_engine.py` writes it anew.
+"""Draws docs/engine.md from the engine's own tables and structures: `python docs/draw_engine.py` writes it anew.
 
 A test compares the committed page with what this draws, so the page cannot fall behind the code.
 """
