@@ -1,6 +1,7 @@
 """The catalog as requests see it: a publication that committed before a request came is in force for it.
 
-The version is asked once for all requests that wait, and under load not more often than every few
+Doors decide by the snapshot at hand, and their transaction finds out whether it is in force. Who needs the newest one
+before that asks: the version is asked once for all requests that wait, and under load not more often than every few
 milliseconds: the requests of that time share one question. A snapshot is loaded only when it changed.
 """
 
@@ -18,6 +19,11 @@ class CatalogView:
         self._catalog = catalog
         self._snapshot: CatalogSnapshot | None = None
         self._lookup = SharedLookup[None, CatalogSnapshot](self._refresh, spacing=_SPACING)
+
+    @property
+    def at_hand(self) -> CatalogSnapshot | None:
+        """The last one that was loaded; it may not be in force any more."""
+        return self._snapshot
 
     async def get(self) -> CatalogSnapshot:
         """Raises `Unavailable`."""

@@ -1,7 +1,7 @@
 """Runs as JSON documents. Inputs, results and errors are put in as they are stored: no number is read again."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,10 @@ from schemas.errors import Refused
 from schemas.ids import is_run_id
 
 _STORED = frozenset({"input", "result", "error"})
+_PLAIN: Mapping[type, Sequence[str]] = {
+    kind: [field.name for field in dataclasses.fields(kind) if field.name not in _STORED]
+    for kind in (Run, Attempt, RefusedOutcome)
+}
 
 
 async def run_document(parts: Parts, project_id: str, run_id: str) -> dict[str, Any]:
@@ -35,7 +39,7 @@ def history_document(history: History, place: Place) -> dict[str, Any]:
     """A run that was made, with its records."""
     run, standing = history.run, standing_at(history.run, history.attempts)
     return {
-        **{name: value for name, value in _fields(run) if name not in _STORED},
+        **_plain(run),
         "current_step": None if standing is None else standing.step_id,
         "where": sentence(run, place),
         "input": raw(run.input),
@@ -58,14 +62,15 @@ async def find_run(parts: Parts, project_id: str, run_id: str) -> Run | Accepted
 
 def attempt_document(attempt: Attempt | RefusedOutcome) -> dict[str, Any]:
     return {
-        **{name: value for name, value in _fields(attempt) if name not in _STORED},
+        **_plain(attempt),
         "result": raw(attempt.result),
         "error": raw_or_text(attempt.error),
     }
 
 
-def _fields(record: Run | Attempt | RefusedOutcome) -> Sequence[tuple[str, Any]]:
-    return [(field.name, getattr(record, field.name)) for field in dataclasses.fields(record)]
+def _plain(record: Run | Attempt | RefusedOutcome) -> dict[str, Any]:
+    """All but what is stored as text of its own."""
+    return {name: getattr(record, name) for name in _PLAIN[type(record)]}
 
 
 def raw(text: str | None) -> msgspec.Raw | None:

@@ -6,13 +6,14 @@ size (413), signature (401, alike for an unknown trigger), timestamp (408), key 
 
 import hashlib
 from datetime import datetime
+from functools import partial
 
 import msgspec
 from aiohttp import web
 
 from processors.gateway.bodies import read_body, require_json
-from processors.gateway.keys import key_in_header
-from processors.gateway.parts import Parts, json_response
+from processors.gateway.keys import HEADER, key_in_header
+from processors.gateway.parts import Parts, PassedOverError, json_response
 from processors.gateway.signatures import SIGNATURE, TIMESTAMP, header_bytes, same, seconds_off
 from processors.ports.catalog import CatalogSnapshot, Trigger
 from processors.ports.door import Acceptance
@@ -40,7 +41,15 @@ class Hooks:
         parts = self._parts
         require_json(request)
         body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
-        snapshot = await parts.current.get()
+        try:
+            answer = await parts.accept_by_catalog(partial(self._acceptance, request, body))
+        except PassedOverError:
+            return json_response({"status": "filtered"}, 202)
+        return await parts.told(answer, "header" if HEADER in request.headers else "body")
+
+    def _acceptance(self, request: web.Request, body: bytes, snapshot: CatalogSnapshot) -> Acceptance:
+        """Raises Refused, and PassedOverError where the trigger's filter says so."""
+        parts = self._parts
         now = parts.door.now()
         trigger = self._verified(request, snapshot, body, now)
         key = key_in_header(request)
@@ -48,22 +57,20 @@ class Hooks:
             raise Refused("E_IDEMPOTENCY_KEY_REQUIRED", f"{trigger.trigger_id} takes no request without a key")
         scope, body_hash, key_source = _read(trigger, body, key, now)
         if not accepts(trigger, scope):
-            return json_response({"status": "filtered"}, 202)
+            raise PassedOverError
         envelope, promised = scope.envelope, run_of(snapshot, trigger, scope)
-        answer = await parts.accept(
-            Acceptance(
-                project_id=trigger.project_id,
-                idempotency_key=envelope.idempotency_key,
-                key_source=key_source,
-                body_hash=body_hash,
-                event_id=envelope.id,
-                partition_key=promised.lane,  # between partitions the order of acceptance would be lost
-                run_id=promised.run_id,
-                envelope=encode_envelope(envelope),
-                window=parts.limits.dedup_window,
-            )
+        return Acceptance(
+            project_id=trigger.project_id,
+            idempotency_key=envelope.idempotency_key,
+            key_source=key_source,
+            body_hash=body_hash,
+            event_id=envelope.id,
+            partition_key=promised.lane,  # between partitions the order of acceptance would be lost
+            run_id=promised.run_id,
+            envelope=encode_envelope(envelope),
+            window=parts.limits.dedup_window,
+            catalog=snapshot.version,
         )
-        return await parts.told(answer, key_source)
 
     def _verified(self, request: web.Request, snapshot: CatalogSnapshot, body: bytes, now: datetime) -> Trigger:
         """The trigger that signed. Raises Refused E_SIGNATURE, E_TIMESTAMP_SKEW."""

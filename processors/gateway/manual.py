@@ -1,6 +1,7 @@
 """Runs by hand: made and granted in the door's own transaction; the answer may wait for the run's end."""
 
 import hashlib
+from functools import partial
 
 import msgspec
 from aiohttp import web
@@ -11,6 +12,7 @@ from processors.gateway.fields import read_fields, seconds_parameter
 from processors.gateway.keys import HEADER, key_in_header
 from processors.gateway.parts import Parts, json_response
 from processors.gateway.sentences import Place
+from processors.ports.catalog import CatalogSnapshot
 from processors.ports.door import Acceptance
 from processors.ports.run_queries import History
 from processors.ports.tokens import WRITE
@@ -46,35 +48,39 @@ class ManualRuns:
             )
         body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
         fields = read_fields(body, RunFields)
-        snapshot = await parts.current.get()
-        now = parts.door.now()
+        workflow_id = request.match_info["workflow"]
+        answer = await parts.accept_by_catalog(partial(self._acceptance, token.project_id, workflow_id, key, fields))
+        ended = await self._end_of(answer.run_id, patience) if patience and answer.run_id is not None else None
+        if ended is None:
+            return await parts.told(answer, "header")
+        return json_response(history_document(ended, Place(parts.door.now(), ended.attempts)))
+
+    def _acceptance(
+        self, project_id: str, workflow_id: str, key: str, fields: RunFields, snapshot: CatalogSnapshot
+    ) -> Acceptance:
+        now = self._parts.door.now()
         run = manual_run(
             snapshot,
-            project_id=token.project_id,
-            workflow_id=request.match_info["workflow"],
+            project_id=project_id,
+            workflow_id=workflow_id,
             version=None if fields.version is None else str(fields.version),
             event_id=new_event_id(int(now.timestamp() * 1000)),
             idempotency_key=key,
             occurred_at=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             input_text=bytes(fields.input).decode(),
         )
-        answer = await parts.accept(
-            Acceptance(
-                project_id=token.project_id,
-                idempotency_key=key,
-                key_source="header",
-                body_hash=_request_hash(run.workflow_id, fields),
-                event_id=run.event_id,
-                partition_key=run.partition_key,
-                run_id=run.run_id,
-                run=run,
-                window=parts.limits.dedup_window,
-            )
+        return Acceptance(
+            project_id=project_id,
+            idempotency_key=key,
+            key_source="header",
+            body_hash=_request_hash(run.workflow_id, fields),
+            event_id=run.event_id,
+            partition_key=run.partition_key,
+            run_id=run.run_id,
+            run=run,
+            window=self._parts.limits.dedup_window,
+            catalog=snapshot.version,
         )
-        ended = await self._end_of(answer.run_id, patience) if patience and answer.run_id is not None else None
-        if ended is None:
-            return await parts.told(answer, "header")
-        return json_response(history_document(ended, Place(parts.door.now(), ended.attempts)))
 
     async def _end_of(self, run_id: str, patience: float) -> History | None:
         """None also when this process stops meanwhile: the run is made, and its end can be asked again."""

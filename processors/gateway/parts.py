@@ -1,6 +1,6 @@
 """What the handlers share, and the two ways in which they answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +14,21 @@ from processors.gateway.limits import Limits
 from processors.gateway.lookups import SharedLookup
 from processors.gateway.polling import SharedPoll
 from processors.gateway.signatures import Secrets
-from processors.ports.catalog import Catalog
+from processors.ports.catalog import Catalog, CatalogSnapshot
 from processors.ports.door import Acceptance, Answer, Door, Outcome
 from processors.ports.measures import Measures
 from processors.ports.run_queries import Cursor, History, News, RunQueries
-from schemas.errors import Refused
+from schemas.errors import Refused, Unavailable
 
 ACCEPTED = "accepted"  # the state of a run that is promised and not made yet
 
+_MOST_CATALOGS = 5
+
 _log = structlog.get_logger(__name__)
+
+
+class PassedOverError(Exception):
+    """Nothing is to be made of it: the filter of its trigger says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,26 @@ class Parts:
     ends: SharedPoll[str, History]
     news: SharedPoll[Cursor, News]
     measures: Measures
+
+    async def accept_by_catalog(self, decide: Callable[[CatalogSnapshot], Acceptance]) -> Answer:
+        """Through the door as the catalog in force has it. What was decided by another one, a refusal as well, is
+        decided anew. Raises what `decide` raises.
+        """
+        snapshot = self.current.at_hand or await self.current.get()
+        for _ in range(_MOST_CATALOGS):
+            try:
+                item, refused = decide(snapshot), None
+            except (Refused, PassedOverError) as exc:
+                item, refused = None, exc
+            if item is not None:
+                answer = await self.accept(item)
+                if answer.outcome is not Outcome.OUTDATED:
+                    return answer
+            newest = await self.current.get()
+            if refused is not None and newest is snapshot:
+                raise refused
+            snapshot = newest
+        raise Unavailable("E_UNAVAILABLE", "definitions are published one after the other; send it again")
 
     async def accept(self, item: Acceptance) -> Answer:
         """Through the door. Raises Refused E_IDEMPOTENCY_CONFLICT; both hashes go to the log only."""

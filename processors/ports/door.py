@@ -12,13 +12,15 @@ class Outcome(StrEnum):
     CREATED = "created"
     DUPLICATE = "deduplicated"
     CONFLICT = "conflict"
+    OUTDATED = "outdated"
 
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
     """One thing to accept. Either `envelope` (bytes for the events topic) or `run` (a manual run) is set.
 
-    `window` is how long the key is remembered, in seconds. `run_id` is None for a published event.
+    `window` is how long the key is remembered, in seconds. `run_id` is None for a published event. `catalog` is the
+    version that it was decided by, None for what no catalog decides.
     """
 
     project_id: str
@@ -31,13 +33,15 @@ class Acceptance:
     envelope: bytes | None = None
     run: NewRun | None = None
     window: float = 86_400.0
+    catalog: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What the key stands for. On CREATED the ids are the caller's own, otherwise the first acceptance's.
 
-    `key_age` is in seconds; `first_body_hash` differs from the caller's on CONFLICT.
+    `key_age` is in seconds; `first_body_hash` differs from the caller's on CONFLICT. On OUTDATED nothing was accepted:
+    the catalog has changed, and the caller decides anew.
     """
 
     outcome: Outcome

@@ -45,6 +45,7 @@ class Log(Protocol):
     async def end_lease(self, owner: str = "executor-1") -> None: ...
     async def break_connection(self, journal: Journal) -> None: ...
     async def leave_mail(self, run: str) -> None: ...
+    async def publish(self) -> int: ...  # the version of the catalog that is in force then
     async def states(self) -> dict[str, str]: ...
 
 
@@ -108,6 +109,10 @@ class PostgresLog:
     async def leave_mail(self, run: str) -> None:
         await self._lab.send_mail(run)
 
+    async def publish(self) -> int:
+        changed = "update automation.installation set catalog_version = catalog_version + 1 returning catalog_version"
+        return int(await self._lab.value(changed))
+
     async def states(self) -> dict[str, str]:
         return {row["run_id"]: row["state"] for row in await self._lab.rows("select * from automation.runs")}
 
@@ -158,6 +163,10 @@ class MemoryLog:
         mail = Mail(next(self._mail), run, "cancel", "stop", "maria")
         self._tables.mail[mail.mail_id] = mail
         self._tables.live[run].has_mail = True
+
+    async def publish(self) -> int:
+        self._tables.catalog += 1
+        return self._tables.catalog
 
     async def states(self) -> dict[str, str]:
         live = {run: one.state for run, one in self._tables.live.items()}

@@ -75,6 +75,25 @@ async def test_a_key_with_another_body_is_a_conflict_that_names_the_first(log: L
     assert answer.key_age >= 0
 
 
+async def test_what_an_outdated_catalog_decided_is_not_accepted_and_hears_nothing_of_keys(log: Log) -> None:
+    await log.queue()
+    door, before = await log.door(), await log.publish()
+    first = replace(published(new_run(1)), catalog=before)
+    assert (await door.accept(first)).outcome is Outcome.CREATED
+    now = await log.publish()
+    later, by_hand = published(new_run(2)), manual_acceptance(new_run(3))
+    outdated = [replace(one, catalog=before) for one in (published(new_run(4)), later, by_hand)]
+    answers = await asyncio.gather(*map(door.accept, outdated))
+    assert [answer.outcome for answer in answers] == [Outcome.OUTDATED] * 3
+    repeated = replace(published(new_run(5)), idempotency_key=first.idempotency_key, catalog=before)
+    assert (await door.accept(repeated)).outcome is Outcome.OUTDATED
+    assert (await door.accept(replace(repeated, catalog=now))).outcome is Outcome.DUPLICATE
+    assert await log.states() == {}
+    assert len(await rows_of(await log.relay_store())) == 1
+    assert (await door.accept(replace(by_hand, catalog=now))).outcome is Outcome.CREATED
+    assert len(await log.states()) == 1
+
+
 async def test_a_key_whose_window_has_passed_is_new(log: Log) -> None:
     door, first = await log.door(), new_run(1)
     await door.accept(replace(published(first), window=0.0))

@@ -99,16 +99,14 @@ class PostgresDoor:
         for digest, item in zip(hashes, batch, strict=True):
             first.setdefault(digest, item)
         rows = await self._commit(list(first), list(first.values()))
-        return [_answer(item, *rows[digest]) for digest, item in zip(hashes, batch, strict=True)]
+        return [_answer(item, rows.get(digest)) for digest, item in zip(hashes, batch, strict=True)]
 
-    async def _commit(
-        self, hashes: list[bytes], items: list[Acceptance]
-    ) -> dict[bytes, tuple[str, str | None, bytes, float]]:
+    async def _commit(self, hashes: list[bytes], items: list[Acceptance]) -> dict[bytes, TupleRow]:
         batch, read, grants = _transaction(hashes, items, self._topic)
         results = await self._through_outages(batch)
         crash_points.reach("after_db_write_before_publish")
         self._announce(granted(results[grants]) if grants is not None else [], items)
-        return {row[0]: (row[1], row[2], row[3], row[4]) for row in results[read]}
+        return {row[0]: row for row in results[read]}
 
     async def _through_outages(self, batch: Sequence[Statement]) -> list[list[TupleRow]]:
         """Commit, and where the connection broke or none is to be had, again. Raises `Unavailable` when Postgres has
@@ -154,7 +152,7 @@ def _weight(item: Acceptance) -> int:
 def _transaction(hashes: list[bytes], items: list[Acceptance], topic: str) -> tuple[list[Statement], int, int | None]:
     """The statements, and which of them answer the keys and the grants. Lock order: queues, keys, runs, outbox."""
     sql = statements("door")
-    names = ("project_id", "idempotency_key", "key_source", "body_hash", "event_id", "run_id")
+    names = ("project_id", "idempotency_key", "key_source", "body_hash", "event_id", "run_id", "catalog")
     keys = {**columns(items, names), "key_hash": hashes, "keep": [item.window for item in items]}
     manual = [(digest, item, item.run) for digest, item in zip(hashes, items, strict=True) if item.run is not None]
     runs = [run for _, _, run in manual]
@@ -176,9 +174,14 @@ def _transaction(hashes: list[bytes], items: list[Acceptance], topic: str) -> tu
     return batch, read, grants
 
 
-def _answer(item: Acceptance, event_id: str, run_id: str | None, body_hash: bytes, age: float) -> Answer:
+def _answer(item: Acceptance, row: TupleRow | None) -> Answer:
+    if row is None:  # it was not taken, and nobody else has it
+        return Answer(Outcome.OUTDATED, item.event_id, item.run_id, 0.0, item.body_hash)
+    _, event_id, run_id, body_hash, age, catalog = row
     if event_id == item.event_id:
         outcome = Outcome.CREATED
+    elif item.catalog not in (None, catalog):
+        outcome = Outcome.OUTDATED
     else:
         outcome = Outcome.DUPLICATE if bytes(body_hash) == item.body_hash else Outcome.CONFLICT
     return Answer(outcome, event_id, run_id, max(age, 0.0), bytes(body_hash))

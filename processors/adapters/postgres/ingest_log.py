@@ -142,6 +142,7 @@ class PostgresIngestLog:
             "key_source": ["envelope"] * len(owners),
             "run_id": [run_ids.get(one.event_id) for one in owners],
             "keep": [self._window] * len(owners),
+            "catalog": [None] * len(owners),
         }
 
     def _conflicts(self, topic: str, hashes: list[bytes], direct: list[Arrival]) -> Statement:

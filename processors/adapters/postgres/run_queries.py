@@ -9,6 +9,8 @@ from psycopg import AsyncConnection
 from psycopg.errors import UndefinedTable
 from psycopg.rows import TupleRow, class_row, dict_row, tuple_row
 
+from processors.adapters.postgres.arrays import with_literals
+from processors.adapters.postgres.flush import call, flush
 from processors.adapters.postgres.migrations import shipped
 from processors.adapters.postgres.pooled import Pool, Row, ask, borrowed, read
 from processors.adapters.postgres.statements import statements
@@ -140,11 +142,7 @@ async def _endings(
 ) -> dict[str, History]:
     """One trip. The heads are read first: a run that was over by then has no record that is not read after."""
     names = ("find_ended", "find_ended_attempts", "find_ended_late")
-    cursors = [conn.cursor(binary=True) for _ in names]
-    async with conn.pipeline():
-        for cursor, name in zip(cursors, names, strict=True):
-            await cursor.execute(sql[name], parameters)
-    heads, records, refused = [await cursor.fetchall() for cursor in cursors]
+    heads, records, refused = await flush(conn, [call(sql[name], with_literals(parameters)) for name in names])
     attempts: dict[str, list[Attempt]] = {row[0]: [] for row in heads}
     for row in records:
         if row[0] in attempts:

@@ -68,7 +68,8 @@ async def test_stopping_tells_those_who_follow_or_wait_and_takes_no_longer_than_
 
 async def _post(session: aiohttp.ClientSession, url: str, headers: dict[str, str]) -> tuple[int, str]:
     async with session.post(url, json={}, headers=headers) as response:
-        return response.status, (await response.json(content_type=None)).get("status", "")
+        document = await response.json(content_type=None)
+        return response.status, document["status"] if response.ok else ""
 
 
 async def test_a_database_that_is_away_is_named_as_such_within_seconds(unused_tcp_port: int) -> None:
@@ -88,6 +89,22 @@ async def test_a_publication_is_in_force_for_the_very_next_request(migrated_data
             await catalog.publish(PROJECT, {"settle.yaml": text}, dev=False, actor="test")
             async with session.get(f"{site.url}/v1/automation/workflows", headers=headers) as response:
                 assert [one["version"] for one in await response.json()] == [str(version)]
+
+
+async def test_the_doors_decide_by_what_was_published_last_however_old_their_own_catalog_is(
+    migrated_database: str,
+) -> None:
+    async with _site(migrated_database) as (site, token, catalog), aiohttp.ClientSession() as session:
+        headers = {"Authorization": f"Bearer {token}"}
+        runs = f"{site.url}/v1/automation/workflows/wf_invoice_settle/runs"
+        assert await _post(session, runs, headers | {"A44-Idempotency-Key": "k0"}) == (404, "")
+        for version in range(1, 4):
+            text = WORKFLOW.replace("version: 1", f"version: {version}")
+            await catalog.publish(PROJECT, {"settle.yaml": text}, dev=False, actor="test")
+            key = {"A44-Idempotency-Key": f"k{version}"}
+            assert await _post(session, runs, headers | key) == (202, "created")
+            async with session.get(f"{site.url}/v1/automation/runs?limit=1", headers=headers) as response:
+                assert [run["version"] for run in (await response.json())["runs"]] == [str(version)]
 
 
 @pytest.mark.parametrize(("kind", "status"), [(Unavailable, 503), (Broken, 500)])

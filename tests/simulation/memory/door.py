@@ -1,6 +1,7 @@
 """The door in memory: key, envelope or manual run in one transaction, many acceptances in one commit."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -55,15 +56,13 @@ class MemoryDoor:
         first: dict[tuple[str, str], Acceptance] = {}
         for item in batch:
             first.setdefault(_key(item), item)
-        keys, grants = await self._commit(list(first.values()))
+        written = await self._commit(list(first.values()))
         self._on_outbox()
-        if grants:
-            self._on_grants(grants)
-        return [_answer(item, *keys[_key(item)]) for item in batch]
+        if written.grants:
+            self._on_grants(written.grants)
+        return [_answer(item, written) for item in batch]
 
-    async def _commit(
-        self, items: Sequence[Acceptance]
-    ) -> tuple[dict[tuple[str, str], tuple[Key, float]], list[Grant]]:
+    async def _commit(self, items: Sequence[Acceptance]) -> "_Written":
         for _ in range(_TRIES):
             try:
                 connection = await self._connected()
@@ -72,13 +71,12 @@ class MemoryDoor:
                 continue
         raise Unavailable("E_UNAVAILABLE", "Postgres went away while this was being accepted")
 
-    def _apply(
-        self, tables: Tables, xid: int, items: Sequence[Acceptance]
-    ) -> tuple[dict[tuple[str, str], tuple[Key, float]], list[Grant]]:
+    def _apply(self, tables: Tables, xid: int, items: Sequence[Acceptance]) -> "_Written":
         now, runs = self._database.now(), [item.run for item in items if item.run is not None]
         tables.fold(queues_of(runs))
         take_keys(tables, items, now)
-        won = [item for item in items if tables.keys[_key(item)].event_id == item.event_id]
+        held = {key: tables.keys[key] for key in map(_key, items) if key in tables.keys}
+        won = [item for item in items if _is_held_by(item, held.get(_key(item)))]
         for item in won:
             if item.run is not None:
                 tables.inbox.setdefault(item.event_id, xid)
@@ -87,13 +85,24 @@ class MemoryDoor:
         for item in won:
             if item.envelope is not None:
                 tables.announce(xid, self._topic, item.partition_key, None, item.envelope)
-        keys = {_key(item): tables.keys[_key(item)] for item in items}
-        return {key: (row, (now - row.accepted_at).total_seconds()) for key, row in keys.items()}, grants
+        return _Written(held, grants, tables.catalog, now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What stands behind a commit: the keys as they are held, what was granted, the catalog in force, the time."""
+
+    keys: dict[tuple[str, str], Key]
+    grants: list[Grant]
+    catalog: int
+    now: datetime
 
 
 def take_keys(tables: Tables, items: Sequence[Acceptance], now: datetime) -> None:
-    """Won where it is new or its window has passed."""
+    """Won where it is new or its window has passed, and when it was decided by the catalog in force."""
     for item in items:
+        if item.catalog not in (None, tables.catalog):
+            continue
         held = tables.keys.get(_key(item))
         if held is None or held.expires_at <= now:
             until = now + timedelta(seconds=item.window)
@@ -104,9 +113,20 @@ def _key(item: Acceptance) -> tuple[str, str]:
     return item.project_id, item.idempotency_key
 
 
-def _answer(item: Acceptance, key: Key, age: float) -> Answer:
-    if key.event_id == item.event_id:
+def _is_held_by(item: Acceptance, key: Key | None) -> bool:
+    return key is not None and key.event_id == item.event_id
+
+
+def _answer(item: Acceptance, written: _Written) -> Answer:
+    key = written.keys.get(_key(item))
+    if key is None:
+        return Answer(Outcome.OUTDATED, item.event_id, item.run_id, 0.0, item.body_hash)
+    if _is_held_by(item, key):
         outcome = Outcome.CREATED
+    elif item.catalog not in (None, written.catalog):
+        outcome = Outcome.OUTDATED
     else:
         outcome = Outcome.DUPLICATE if key.body_hash == item.body_hash else Outcome.CONFLICT
-    return Answer(outcome, key.event_id, key.run_id, max(age, 0.0), key.body_hash)
+    return Answer(
+        outcome, key.event_id, key.run_id, max((written.now - key.accepted_at).total_seconds(), 0.0), key.body_hash
+    )

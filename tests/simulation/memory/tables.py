@@ -170,6 +170,7 @@ class Tables:
     dead_letters: dict[str, DeadRecord] = field(default_factory=dict)
     late: list[LateAttempt] = field(default_factory=list)
     last_id: int = 0
+    catalog: int = 1
 
     def next_id(self) -> int:
         self.last_id += 1

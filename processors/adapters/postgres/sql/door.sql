@@ -1,5 +1,6 @@
 -- name: take_keys
--- One row a key: won when it is new or its window has passed. Sorted, so that doors never wait in a circle.
+-- One row a key: won when it is new or its window has passed, and when it was decided by the catalog in force. Sorted,
+-- so that doors never wait in a circle.
 insert into automation.idempotency_keys as k (
     key_hash, project_id, idempotency_key, key_source, body_hash, event_id, run_id, accepted_at, expires_at
 )
@@ -7,8 +8,10 @@ select u.key_hash, u.project_id, u.idempotency_key, u.key_source, u.body_hash, u
        clock_timestamp(), clock_timestamp() + make_interval(secs => u.keep)
   from unnest(
            %(key_hash)s::bytea[], %(project_id)s::text[], %(idempotency_key)s::text[], %(key_source)s::text[],
-           %(body_hash)s::bytea[], %(event_id)s::text[], %(run_id)s::text[], %(keep)s::double precision[]
-       ) as u (key_hash, project_id, idempotency_key, key_source, body_hash, event_id, run_id, keep)
+           %(body_hash)s::bytea[], %(event_id)s::text[], %(run_id)s::text[], %(keep)s::double precision[],
+           %(catalog)s::bigint[]
+       ) as u (key_hash, project_id, idempotency_key, key_source, body_hash, event_id, run_id, keep, catalog)
+ where u.catalog is null or u.catalog = (select catalog_version from automation.installation)
  order by u.key_hash
     on conflict (key_hash) do update
    set key_source = excluded.key_source, body_hash = excluded.body_hash, event_id = excluded.event_id,
@@ -16,9 +19,11 @@ select u.key_hash, u.project_id, u.idempotency_key, u.key_source, u.body_hash, u
  where k.expires_at <= clock_timestamp();
 
 -- name: read_keys
--- Whose the keys are now, and how old; a statement of its own, to see what the one before waited for.
+-- Whose the keys are now, and how old; a statement of its own, to see what the one before waited for. With the catalog
+-- in force: by another one nothing is told of keys either.
 select key_hash, event_id, run_id, body_hash,
-       extract(epoch from clock_timestamp() - accepted_at)::double precision as age
+       extract(epoch from clock_timestamp() - accepted_at)::double precision as age,
+       (select catalog_version from automation.installation) as catalog
   from automation.idempotency_keys
  where key_hash = any(%(key_hash)s::bytea[]);
 
