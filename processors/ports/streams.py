@@ -4,7 +4,7 @@ The unit of work is the batch in both directions. Nothing here promises more tha
 within a partition is kept, a record may come again after a crash, a rebalance or a retry.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -47,6 +47,11 @@ class Delivery(msgspec.Struct, gc=False):
 
 
 class Producer(Protocol):
+    async def ready(self, topics: Collection[str]) -> None:
+        """Return once batches for these topics need no more than to be written. Raises `Unavailable` after as long as
+        a batch may take for each; what was reached by then is kept.
+        """
+
     async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable | Refused]:
         """Write a batch and wait for all reports; answers stand in the order of the batch. `Refused` is of a record
         that will never be taken as it is.

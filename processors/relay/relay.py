@@ -201,10 +201,11 @@ class _Relay:
         self._unread = []
         self._topics.use(names)
         sendable = [row for row in rows if row.id not in self._refused]
+        await self._producer.ready(names)
         self._numbering.begin_batch()
         batch = [self._numbering.outgoing(row, self._topics.partitions(row.topic)) for row in sendable]
         if time.monotonic() >= self._publish_until:
-            return 0.0  # reading took long: another relay could begin while this batch is under way
+            return 0.0  # it took long to come here: another relay could begin while this batch is under way
         crash_points.reach("after_read_before_publish")
         if self._is_taken(sendable, await self._producer.send(batch)):
             crash_points.reach("after_publish_before_mark")

@@ -69,8 +69,8 @@ class Wire:
 
 
 @asynccontextmanager
-async def wire_to(dsn: str) -> AsyncIterator[Wire]:
-    wire = Wire(dsn)
+async def wire_to(dsn: str, kind: type[Wire] = Wire) -> AsyncIterator[Wire]:
+    wire = kind(dsn)
     server = await asyncio.start_server(wire.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     parts = urlsplit(dsn)

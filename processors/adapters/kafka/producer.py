@@ -3,13 +3,14 @@
 One thread serves the reports; a batch crosses to the event loop once, when its last report is in. The
 first failure takes back what still waits behind it, so that nothing overtakes the record that failed.
 An idempotent producer that met a broker without its data never recovers, so after a report that timed
-out, an unknown topic or a fatal error a new producer takes its place.
+out, an unknown topic or a fatal error a new producer takes its place. It gets to know the broker before its first
+batch: a busy one takes its time for each answer, and whatever a record waits for counts against its timeout.
 """
 
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -74,6 +75,7 @@ class _Life:
         self.client = confluent_kafka.Producer(settings, logger=_driver_log)
         self.worn_out = False
         self.taken_back = False
+        self.known: set[str] = set()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="a44-producer", daemon=True)
         self._thread.start()
@@ -93,6 +95,16 @@ class _Life:
         if not self.taken_back:
             self.taken_back = self.worn_out = True
             self.client.purge(blocking=False)
+
+    def learn(self, topic: str, seconds: float) -> None:
+        """Connect, and have the broker tell of a topic. Blocks; raises Unavailable. What came of it so far is kept."""
+        try:
+            fault = self.client.list_topics(topic, seconds).topics[topic].error
+        except KafkaException as exc:
+            fault = exc.args[0]
+        if fault is not None:
+            raise Unavailable("E_UNAVAILABLE", f"Kafka does not tell a new producer of {topic}: {fault.str()}")
+        self.known.add(topic)
 
     def write(self, record: Outgoing, report: Report | None) -> None:
         """Queue a record. Raises BufferError while the queue is full."""
@@ -128,8 +140,16 @@ class KafkaProducer:
             "reconnect.backoff.max.ms": 1_000,
             "allow.auto.create.topics": False,
         }
+        self._timeout = message_timeout
         self._life = _Life(self._settings)
         self._farewells: set[asyncio.Task[None]] = set()
+
+    async def ready(self, topics: Collection[str]) -> None:
+        """Know the broker and these topics. One that is not known yet is not worn out: the next try goes on with it."""
+        life = self._current()
+        for topic in topics:
+            if topic not in life.known:
+                await asyncio.to_thread(life.learn, topic, self._timeout)
 
     async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable | Refused]:
         """Write a batch and wait for its reports."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, LiteralString
@@ -107,6 +107,9 @@ class Wrapped:
     async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable | Refused]:
         assert self.real is not None
         return await self.real.send(batch)
+
+    async def ready(self, topics: Collection[str]) -> None:
+        """There is nothing to get to know."""
 
     def send_unawaited(self, batch: Sequence[Outgoing]) -> None:
         raise AssertionError("the relay awaits all its reports")

@@ -1,7 +1,7 @@
 """What processes hold of the broker in memory: producer, admin, and a consumer with the contract of the real one."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,9 @@ class MemoryProducer:
 
     async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable | Refused]:
         return list(await self._broker.write(self._broker.network.loop.current(), batch))
+
+    async def ready(self, topics: Collection[str]) -> None:
+        """There is nothing to get to know."""
 
     def send_unawaited(self, batch: Sequence[Outgoing]) -> None:
         self._broker.write(self._broker.network.loop.current(), batch)
