@@ -4,14 +4,14 @@ Schemas are the `.avsc` files beside this module, `<record>.v<n>.avsc`. The high
 of them read, resolved to the newest, so records of older versions stay readable. A file that shipped
 is never edited: a change is a new number.
 
-Records are flat, made of text and whole numbers, and written here: a general writer looks at the schema again
-for each value, which cost more than deciding about the run that is told of.
+Records are flat, made of text, whole numbers and lists of them, and written here: a general writer looks at the
+schema again for each value, which cost more than deciding about the run that is told of.
 """
 
 import io
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -92,12 +92,19 @@ def _int(value: int) -> bytes:
     return _number(value, 32)
 
 
+def _list_of(write: Callable[[Any], bytes]) -> Callable[[Sequence[Any]], bytes]:
+    """One block with all items, where there are any, and the end."""
+    return lambda values: b"".join([_number(len(values)), *map(write, values), b"\0"]) if values else b"\0"
+
+
 _LENGTHS = [_number(length) for length in range(1024)]
 _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
     "string": _text,
     str(["null", "string"]): _text_or_null,
     "int": _int,
     "long": _number,
+    str({"type": "array", "items": "string"}): _list_of(_text),
+    str({"type": "array", "items": "int"}): _list_of(_int),
 }
 
 

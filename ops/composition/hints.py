@@ -1,11 +1,11 @@
-"""Hints on the commands topic, keyed by the lane, and a wake-up for executors that have room."""
+"""Hints on the commands topic, keyed by the first lane of each record, and a wake-up for executors that have room."""
 
 from collections.abc import Sequence
 
 from processors.adapters.postgres.wakeups import Channel, Notifier
 from processors.ports.runs import Grant
 from processors.ports.streams import Outgoing, Producer
-from schemas.commands import StepCommand, encode_commands
+from schemas.commands import MOST_A_RECORD, StepCommand, encode_commands
 
 
 class CommandHints:
@@ -23,6 +23,7 @@ class CommandHints:
         if self._producer is None:
             return
         values = encode_commands([StepCommand(grant.run_id, grant.fence) for grant in grants])
+        lanes = [grant.lane.encode() for grant in grants[::MOST_A_RECORD]]
         self._producer.send_unawaited(
-            [Outgoing(self._topic, grant.lane.encode(), value) for grant, value in zip(grants, values, strict=True)]
+            [Outgoing(self._topic, lane, value) for lane, value in zip(lanes, values, strict=True)]
         )

@@ -11,7 +11,7 @@ from ops.composition.bodies import open_bodies
 from ops.composition.hints import CommandHints
 from ops.settings import Settings
 from processors.adapters.kafka.admin import KafkaAdmin
-from processors.adapters.kafka.consumer import ConsumerSettings, consume
+from processors.adapters.kafka.consumer import FETCH_WAIT, IDLE_FETCH_WAIT, ConsumerSettings, consume
 from processors.adapters.kafka.producer import KafkaProducer
 from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
@@ -135,10 +135,10 @@ async def _executor(settings: Settings, stop: asyncio.Event, on_ready: OnReady, 
 
         async def take_commands(records: Sequence[Record]) -> None:
             told = decode_commands([record.value for record in records])
-            executor.hint([command.run_id for command in told if isinstance(command, StepCommand)])
+            executor.hint([(one.run_id, one.fence) for one in told if isinstance(one, StepCommand)])
 
         wakes = {Channel.GRANTED: executor.look_for_granted, Channel.MAIL: executor.look_for_mail}
-        reading = _consumer(settings, topics.commands, f"{settings.topic_prefix}.executors")
+        reading = _consumer(settings, topics.commands, f"{settings.topic_prefix}.executors", IDLE_FETCH_WAIT)
         hear = _when_assigned(_nobody, "executor")  # commands are hints: it is ready without them
         async with open_bodies(settings, catalog, executor.listener, measures) as bodies:
             executor.attach(bodies)
@@ -200,8 +200,9 @@ async def _hints(settings: Settings) -> AsyncIterator[CommandHints]:
                 await producer.aclose()
 
 
-def _consumer(settings: Settings, topic: str, group: str) -> ConsumerSettings:
-    return ConsumerSettings(settings.kafka_bootstrap, group, topic, f"{settings.owner}-{group}")
+def _consumer(settings: Settings, topic: str, group: str, fetch_wait: float = FETCH_WAIT) -> ConsumerSettings:
+    client_id = f"{settings.owner}-{group}"
+    return ConsumerSettings(settings.kafka_bootstrap, group, topic, client_id, fetch_wait=fetch_wait)
 
 
 def _nobody(_role: str, _details: Mapping[str, object]) -> None:

@@ -11,7 +11,7 @@ import random
 import time
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -22,6 +22,7 @@ from processors.engine.decide import decide
 from processors.executor.commits import UNSTORABLE_BLOCK, commit_apart, defect_record, is_worth_a_commit, leave_out
 from processors.executor.effects import EffectRunner, Waiting
 from processors.executor.endings import CRASH_LOOP
+from processors.executor.hinted import Granted, Hinted
 from processors.executor.late import LateResults
 from processors.executor.listener import Listener
 from processors.executor.live_run import LiveRun
@@ -71,7 +72,7 @@ class Executor:
         self._slots = slots
         self._runs: dict[str, LiveRun] = {}
         self._inbox: list[tuple[str, int, commands.Command]] = []
-        self._hinted: list[str] = []
+        self._hinted = Hinted(slots)
         self._wake = asyncio.Event()
         self._look, self._is_polling, self._mail_due, self._draining = False, False, False, False
         self._has_session, self._has_lapsed = False, False
@@ -91,11 +92,10 @@ class Executor:
         self._inbox.append((run_id, fence, command))
         self._wake.set()
 
-    def hint(self, run_ids: Sequence[str]) -> None:
-        """Commands from Kafka: these runs were granted."""
-        self._hinted.extend(run_ids)
-        del self._hinted[: -self._slots]  # older ones are found by the next look
-        self._wake.set()
+    def hint(self, grants: Iterable[Granted]) -> None:
+        """Commands from Kafka: these runs were granted under these fences."""
+        if self._hinted.add(grants):
+            self._wake.set()
 
     def look_for_granted(self) -> None:
         self._look = True
@@ -305,8 +305,7 @@ class Executor:
         batch.room = 0 if self._draining else max(self._slots - len(self._runs) + leaving, 0)
         if batch.room == 0:
             return
-        self._hinted = [run_id for run_id in self._hinted if run_id not in self._runs]  # found by a look before
-        batch.hinted, self._hinted = self._hinted[: batch.room], self._hinted[batch.room :]
+        batch.hinted = self._hinted.take(batch.room)
         batch.look_for_granted, self._look = self._look, False
 
     def _decide_all(self, batch: Batch, waiting: list[Waiting]) -> None:
@@ -379,6 +378,7 @@ class Executor:
             kind = "yaml"
             command = commands.Diverged(ErrorInfo(exc.code, "Refused", exc.message, retryable=False))
         run = self._runs[claim.run_id] = LiveRun(claim, kind, state, state.seq)
+        self._hinted.note_claim(claim.run_id, claim.fence)
         self._effects.watch_deadline(run)
         self._mail_due = self._mail_due or claim.has_mail
         self.post(claim.run_id, claim.fence, command)

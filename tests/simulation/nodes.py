@@ -196,7 +196,7 @@ async def executor(node: Node) -> None:
 
     async def take_commands(records: Sequence[Record]) -> None:
         told = decode_commands([record.value for record in records])
-        made.hint([command.run_id for command in told if isinstance(command, StepCommand)])
+        made.hint([(one.run_id, one.fence) for one in told if isinstance(one, StepCommand)])
 
     node.listen({Channel.GRANTED: made.look_for_granted, Channel.MAIL: made.look_for_mail})
     reading = MemoryConsumer(site.broker, "executors", TOPICS.commands, take_commands, None, MOST_RECORDS)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 
 from processors.adapters.kafka.admin import KafkaAdmin
-from processors.adapters.kafka.faust_worker import ConsumerSettings, FaustWorker
+from processors.adapters.kafka.faust_worker import FETCH_WAIT, IDLE_FETCH_WAIT, ConsumerSettings, FaustWorker
 from processors.adapters.kafka.progress import Progress, Stalled
 from processors.ports.measures import Measures
 from processors.ports.streams import (
@@ -28,7 +28,7 @@ from processors.ports.streams import (
 )
 from schemas.errors import Broken, Refused, Unavailable
 
-__all__ = ["ConsumerSettings", "consume"]
+__all__ = ["FETCH_WAIT", "IDLE_FETCH_WAIT", "ConsumerSettings", "consume"]
 
 _log = structlog.get_logger("kafka.consumer")
 

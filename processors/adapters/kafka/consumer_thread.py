@@ -48,9 +48,19 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     def _create_worker_consumer(self, transport: Any) -> Any:
         made = super()._create_worker_consumer(transport)
         # The driver has 1500 ms written in, and aiokafka offers no other way to change it afterwards.
-        made._fetch_max_wait_ms = int(self.app.settings.fetch_wait * 1000)  # noqa: SLF001 - see above
+        made._fetch_max_wait_ms = self._hold_ms(is_idle=False)  # noqa: SLF001 - see above
         self._check(made)
         return made
+
+    def _hold_ms(self, *, is_idle: bool) -> int:
+        settings = self.app.settings
+        return int(1000 * (settings.idle_fetch_wait if is_idle else settings.fetch_wait))
+
+    def hold_fetches(self, *, is_idle: bool) -> None:
+        """How long the broker may hold the next fetch: a hundred of them a second are dear where nothing comes."""
+        fetcher = getattr(self._consumer, "_fetcher", None)
+        if fetcher is not None:
+            fetcher._fetch_max_wait_ms = self._hold_ms(is_idle=is_idle)  # noqa: SLF001 - read before each fetch
 
     def _check(self, made: Any) -> None:
         """What the client really works by, whatever was asked for: it is the client that loses records."""

@@ -25,6 +25,9 @@ from processors.ports.streams import Record
 
 _log = structlog.get_logger("kafka.consumer")
 
+FETCH_WAIT: Final = 0.01
+IDLE_FETCH_WAIT: Final = 0.2
+_POLL_SECONDS: Final = 1.0
 _COMMIT_SECONDS: Final = 3.0
 _HANDOVER_SECONDS: Final = 10.0
 _STOP_SECONDS: Final = 6.0
@@ -35,7 +38,8 @@ _REQUEST_SECONDS: Final = 30.0  # more than any rebalance takes; a connection th
 class ConsumerSettings:
     """How to read one topic in one group. Times in seconds.
 
-    `fetch_wait` is short because the embedded broker sleeps about half of it even when a record arrives.
+    `fetch_wait` is how long the broker may hold a fetch while records come; it is short because the embedded one sleeps
+    about half of it even when a record arrives. Where none came for a second, it may hold one for `idle_fetch_wait`.
     A partition that stands still for `stall_seconds`, although there is something to read, makes a new life begin; so
     does a group that shares out no partitions for `join_seconds`, which is more than a rebalance may take.
     """
@@ -44,7 +48,8 @@ class ConsumerSettings:
     group: str
     topic: str
     client_id: str
-    fetch_wait: float = 0.01
+    fetch_wait: float = FETCH_WAIT
+    idle_fetch_wait: float = IDLE_FETCH_WAIT
     session_timeout: float = 6.0
     metadata_max_age: float = 3.0
     max_records: int = 5_000
@@ -110,7 +115,8 @@ class _Consumer(driver.Consumer):  # type: ignore[misc]
                 if self._seek_done != self._seek_wanted and not await self._seek_all():
                     await asyncio.sleep(0)
                     continue
-                polled, _ = await self._wait_next_records(timeout=1.0)
+                polled, _ = await self._wait_next_records(timeout=_POLL_SECONDS)
+                self._thread.hold_fetches(is_idle=not polled)
                 # A poll from before a rebalance is not ours any more; what replaces it was sought anew.
                 if polled and self.flow_active and generation == self.app.consumer_generation_id:
                     await self._hand_over(polled)

@@ -84,7 +84,7 @@ class Works:
     def granted(self, grants: Sequence[Grant]) -> None:
         for working in self._working:
             if working.is_running:
-                working.executor.hint([grant.run_id for grant in grants])
+                working.executor.hint([(grant.run_id, grant.fence) for grant in grants])
 
     async def make(self, *runs: NewRun) -> None:
         self.granted(await self.lab.make(runs))

@@ -62,10 +62,10 @@ async def test_a_hint_of_a_run_that_is_held_already_is_not_asked_for_again() -> 
     bodies = Begun()
     executor.attach({"code": bodies})
     working = asyncio.create_task(executor.run(stop))
-    executor.hint(["run_1"])
+    executor.hint([("run_1", 1)])
     assert await journal.asked.get() == ["run_1"]
     assert await bodies.starts.get() == "run_1"
-    executor.hint(["run_1", "run_2"])
+    executor.hint([("run_1", 1), ("run_2", 1)])
     assert await journal.asked.get() == ["run_2"]
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)

@@ -1,13 +1,15 @@
 """Envelopes: the guide's example, both encodings, and each field's refusal by name."""
 
 import json
+from importlib.resources import files
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.commands import StepCommand, decode_commands, encode_commands
+from schemas.avro import RecordCodec
+from schemas.commands import MOST_A_RECORD, StepCommand, decode_commands, encode_commands
 from schemas.envelope import (
     Envelope,
     body_hash,
@@ -208,3 +210,17 @@ def test_commands_are_read_poll_by_poll():
     answers = decode_commands([*encode_commands(commands), None, b"?"])
     assert answers[:2] == commands
     assert [type(answer) for answer in answers[2:]] == [Refused, Refused]
+
+
+def test_a_record_of_commands_is_bounded():
+    commands = [StepCommand(f"run_{number}", number) for number in range(2 * MOST_A_RECORD + 1)]
+    records = encode_commands(commands)
+    assert len(records) == 3
+    assert decode_commands(records) == commands
+    assert encode_commands([]) == []
+
+
+def test_a_command_of_the_first_version_is_one_command():
+    schema = json.loads(files("schemas").joinpath("avro", "step_command.v1.avsc").read_text("utf-8"))
+    record = RecordCodec([schema]).encode({"run_id": "run_a", "fence": 3})
+    assert decode_commands([record]) == [StepCommand("run_a", 3)]
