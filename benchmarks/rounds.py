@@ -4,7 +4,9 @@ The bare path and W3 stand side by side in each round, so that their ratio is on
 that fails is told, and the others go on.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -41,6 +43,7 @@ ON_A_STACK: Mapping[str, Measure] = {
     "grants": measure_grants.measure,
 }
 FAR_BEHIND = {"dbos_queue", "temporal_in_memory", "temporal_file"}  # peers for whom a whole benchmark has no time
+LONGEST_SECONDS = 240.0  # of one measurement; one that hangs is a failed one
 ONCE = {"grants"}  # in the last round: a million rows are filled in for it
 
 
@@ -56,22 +59,30 @@ class Seen:
 async def measure_all(rounds: int, names: Sequence[str], scale: Scale, note: Note) -> Seen:
     seen = Seen()
     for number in range(1, rounds + 1):
-        note(f"round {number} of {rounds}: the stack starts")
-        async with LocalStack(LocalOptions(environment=measure_w3.FULL)) as stack:
-            await measure_w3.publish(stack)
-            await measure_w3.saturated(stack, measure_w3.WARM_UP)
-            seen.machine = await machine(stack)
-            figures: Figures = {}
-            for name in (one for one in ON_A_STACK if one in names and (one not in ONCE or number == rounds)):
-                note(f"round {number} of {rounds}: {name}")
-                figures |= await _tried(name, ON_A_STACK[name](stack, scale), seen)
-            seen.rounds.append(figures)
+        wanted = [one for one in ON_A_STACK if one in names and (one not in ONCE or number == rounds)]
+        seen.rounds.append({})
+        with _told("the stack", seen):
+            await _round(f"round {number} of {rounds}", wanted, scale, seen, note)
     return seen
 
 
-async def _tried(name: str, measuring: Awaitable[Figures], seen: Seen) -> Figures:
+async def _round(title: str, names: Sequence[str], scale: Scale, seen: Seen, note: Note) -> None:
+    note(f"{title}: the stack starts")
+    async with LocalStack(LocalOptions(environment=measure_w3.FULL)) as stack:
+        await measure_w3.publish(stack)
+        await measure_w3.saturated(stack, measure_w3.WARM_UP)
+        seen.machine = await machine(stack)
+        for name in names:
+            note(f"{title}: {name}")
+            with _told(name, seen):
+                async with asyncio.timeout(LONGEST_SECONDS):
+                    seen.rounds[-1] |= await ON_A_STACK[name](stack, scale)
+
+
+@contextmanager
+def _told(name: str, seen: Seen) -> Iterator[None]:
+    """Whatever fails is told, and costs its own figures only."""
     try:
-        return await measuring
-    except Exception as exc:  # noqa: BLE001  whatever it is, it is told, and costs its own figures only
+        yield
+    except Exception as exc:  # noqa: BLE001  see above
         seen.failures[name] = f"{type(exc).__name__}: {exc}"
-        return {}
