@@ -152,9 +152,11 @@ select run_id, workflow_id, version, state, event_id, event_type, trigger_id, qu
 
 -- name: find_ended_attempts
 -- The newest records of those of these runs that have ended.
+with ended as materialized (
+    select run_id, project_id from automation.runs_ended where run_id = any(%(run_ids)s::text[])
+)
 select a.*
-  from unnest(%(run_ids)s::text[]) as w (run_id)
- cross join lateral (select e.run_id, e.project_id from automation.runs_ended e where e.run_id = w.run_id offset 0) e
+  from ended e
  cross join lateral (
         select run_id, generation, seq, kind, step_id, attempt, status, final, idempotency_key, error_code, error,
                result, due_at, started_at, finished_at
@@ -165,17 +167,16 @@ select a.*
  order by a.run_id, a.generation, a.seq;
 
 -- name: find_ended_late
--- The newest outcomes that a fence refused, of those of these runs that have ended.
-select a.run_id, a.step_id, a.attempt, a.fence, a.status, a.idempotency_key, a.error_code, a.error, a.result,
-       a.recorded_at
-  from unnest(%(run_ids)s::text[]) as w (run_id)
- cross join lateral (select e.run_id, e.project_id from automation.runs_ended e where e.run_id = w.run_id offset 0) e
- cross join lateral (
-        select * from automation.late_attempts l
-         where l.run_id = e.run_id and l.project_id = e.project_id
-         order by l.late_id desc
-         limit %(limit)s) a
- order by a.late_id;
+-- The newest outcomes that a fence refused, of those of these runs that have ended. Hardly a run has any: they are looked
+-- for first.
+select l.run_id, l.step_id, l.attempt, l.fence, l.status, l.idempotency_key, l.error_code, l.error, l.result,
+       l.recorded_at
+  from (select late.*, row_number() over (partition by late.run_id order by late.late_id desc) as place
+          from automation.late_attempts late
+         where late.run_id = any(%(run_ids)s::text[])) l
+ where l.place <= %(limit)s
+   and exists (select from automation.runs_ended e where e.run_id = l.run_id and e.project_id = l.project_id offset 0)
+ order by l.late_id;
 
 -- name: find_news
 -- The next records behind each of many cursors; each reader gets at most 200 a round.
