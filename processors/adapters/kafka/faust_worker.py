@@ -26,7 +26,7 @@ from processors.ports.streams import Record
 _log = structlog.get_logger("kafka.consumer")
 
 FETCH_WAIT: Final = 0.01
-IDLE_FETCH_WAIT: Final = 0.2
+IDLE_FETCH_WAIT: Final = 0.4
 _POLL_SECONDS: Final = 1.0
 _COMMIT_SECONDS: Final = 3.0
 _HANDOVER_SECONDS: Final = 10.0
