@@ -29,7 +29,7 @@ from ops.local import LocalOptions, LocalStack
 from topology.publication import collect
 
 HERE = Path(__file__).parent
-ALONE, CLIENTS, SENDERS = 300, 256, 64
+ALONE, CLIENTS, SENDERS = 300, 512, 256
 WEBHOOK_BODY_BYTES = 1000
 SHARE = 0.7  # of what the door took when it was full
 
