@@ -25,8 +25,6 @@ async def pages(lab: Lab, topic: str, name: str, params: dict[str, Any]) -> int:
         cursor = psycopg.AsyncClientCursor(conn)
         text = cursor.mogrify(statements(topic)[name], params)
         async with conn.transaction(force_rollback=True):
-            # A scan in the order of an index counts a page each time it comes back to it; this one counts pages.
-            await conn.execute("set local enable_indexscan = off")
             found = await conn.execute(f"explain (analyze, buffers, format json) {text}".encode(), prepare=False)
             row = await found.fetchone()
     assert row is not None
