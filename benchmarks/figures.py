@@ -3,6 +3,7 @@
 Every `measure_*.py` has `measure(stack, scale)` or a command line of its own whose last line is one JSON object.
 """
 
+import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -98,6 +99,14 @@ def rounded(value: float) -> float:
     if size >= 100:  # noqa: PLR2004  hundreds need no fraction
         return round(value, 1)
     return round(value, 2 if size >= 1 else 4)
+
+
+def tell(figures: Figures) -> None:
+    """For one benchmark run by itself: a line a figure, and all of them as one JSON object."""
+    exact = {name: rounded(value) if isinstance(value, float) else value for name, value in figures.items()}
+    for name, value in exact.items():
+        print(f"{name:<32} {value}")
+    print(json.dumps(exact))
 
 
 def with_shares(figures: Figures) -> Figures:

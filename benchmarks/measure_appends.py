@@ -9,7 +9,6 @@ arrays were written out before the clock starts: begin, the INSERT, commit. The 
 import argparse
 import asyncio
 import itertools
-import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from psycopg import AsyncConnection
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.figures import Figures, Scale
+from benchmarks.figures import Figures, Scale, tell
 from benchmarks.own_database import own_database
 from ops.embedded import EmbeddedStack
 from ops.local import LocalStack
@@ -107,9 +106,7 @@ def _entry(name: str, seq: int, now: datetime) -> Entry:
 async def main(given: argparse.Namespace) -> None:
     async with EmbeddedStack() as servers:
         figures = await measure_on(servers, Scale(given.quick))
-    for name, value in figures.items():
-        print(f"{name:<20} {value:,.2f}")
-    print(json.dumps({name: round(value, 3) for name, value in figures.items()}))
+    tell(figures)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.figures import Figures, Scale
+from benchmarks.figures import Figures, Scale, tell
 from benchmarks.http_load import Load, Told, drive
 from benchmarks.measure_w3 import FULL, parts, publish, without_executor
 from benchmarks.processor_time import Meter
@@ -145,9 +145,7 @@ async def main(runs: int, hooks: int) -> None:
         if hooks:
             await without_executor(stack)
             figures |= await webhooks(stack, secret, hooks)
-    for name, value in figures.items():
-        print(f"{name:<32} {value}")
-    print(json.dumps(figures))
+    tell(figures)
 
 
 if __name__ == "__main__":

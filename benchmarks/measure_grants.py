@@ -10,7 +10,6 @@ line is one JSON object; `grant_ratio` is the worse of the two.
 
 import argparse
 import asyncio
-import json
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -22,7 +21,7 @@ from psycopg import AsyncConnection
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.figures import Figures, Scale
+from benchmarks.figures import Figures, Scale, tell
 from benchmarks.own_database import own_database
 from ops.embedded import EmbeddedStack
 from ops.local import LocalStack
@@ -169,9 +168,7 @@ def _end_of(claim: Claim) -> RunEnd:
 async def main(given: argparse.Namespace) -> None:
     async with EmbeddedStack() as servers:
         figures = await measure_on(servers, Scale(given.quick), given.attempts)
-    for name, value in figures.items():
-        print(f"{name:<30} {value:.2f}")
-    print(json.dumps({name: round(value, 3) for name, value in figures.items()}))
+    tell(figures)
 
 
 if __name__ == "__main__":

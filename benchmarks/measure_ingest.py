@@ -8,14 +8,13 @@ others of the same minute: run it before and after a change, in turn.
 
 import argparse
 import asyncio
-import json
 import sys
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.figures import Figures, Scale, put_together
+from benchmarks.figures import Figures, Scale, put_together, tell
 from benchmarks.kafka_load import produce
 from benchmarks.measure_w3 import BY_PARTITION, parts, publish, without_executor
 from benchmarks.processor_time import Meter
@@ -69,9 +68,7 @@ async def main(events: int) -> None:
     async with LocalStack(LocalOptions(roles=ROLES)) as stack:
         await publish(stack)
         figures = put_together([await ingested(stack, events)])
-    for name, value in figures.items():
-        print(f"{name:<24} {value}")
-    print(json.dumps(figures))
+    tell(figures)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ change, in turn.
 
 import argparse
 import asyncio
-import json
 import sys
 import time
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.figures import Figures, Scale, rounded
+from benchmarks.figures import Figures, Scale, rounded, tell
 from benchmarks.kafka_load import Ends, check_all_succeeded, produce
 from benchmarks.processor_time import Meter
 from ops.client import Client
@@ -117,9 +116,7 @@ async def main(runs: int) -> None:
         "cpu_s_per_1000_by_part": {part: rounded(one) for part, one in full.by_part.items()},
         "w3_cores": {what: rounded(one) for what, one in full.cores.items()},
     }
-    for name, value in figures.items():
-        print(f"{name:<24} {value}")
-    print(json.dumps(figures))
+    tell(figures)
 
 
 if __name__ == "__main__":

@@ -61,9 +61,8 @@ async def commit(conn: AsyncConnection[TupleRow], batch: Sequence[Statement]) ->
 
 async def _attempt(conn: AsyncConnection[TupleRow], sent: Sequence[Call]) -> list[list[TupleRow]]:
     if crash_points.is_armed("after_statements_before_commit"):
-        answers = await flush(
-            conn, [_BEGIN, *sent]
-        )  # the server has run them; inside a transaction a Sync commits nothing
+        # The server has run them then; inside a transaction a Sync commits nothing.
+        answers = await flush(conn, [_BEGIN, *sent])
         crash_points.reach("after_statements_before_commit")
         return [*answers, *await flush(conn, [_COMMIT])][1:-1]
     return (await flush(conn, [_BEGIN, *sent, _COMMIT]))[1:-1]

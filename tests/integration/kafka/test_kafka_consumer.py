@@ -6,15 +6,18 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka.admin
 import pytest
+from aiokafka.protocol.fetch import FetchRequest
 
 from processors.adapters.kafka.admin import KafkaAdmin
+from processors.adapters.kafka.faust_worker import FETCH_WAIT, IDLE_FETCH_WAIT, FaustWorker
 from processors.adapters.kafka.producer import KafkaProducer
 from processors.ports.streams import Outgoing, Phase, Record
 from schemas.errors import Unavailable
-from tests.integration.kafka.conftest import PARTITIONS, Kept, Place, Reading, numbered, spec_of
+from tests.integration.kafka.conftest import PARTITIONS, Kept, Place, Reading, in_its_thread, numbered, spec_of
 from tests.support.waiting import until
 
 
@@ -27,6 +30,32 @@ async def test_a_backlog_comes_in_whole_polls_in_the_order_of_each_partition(
     assert len(reading.polls) < 100
     for partition in range(PARTITIONS):
         assert reading.numbers(partition) == list(range(partition, 4000, PARTITIONS))
+
+
+async def test_fetches_are_held_long_while_nothing_comes_and_briefly_while_records_do(
+    producer: KafkaProducer, place: Place, reading: Reading, lives: list[FaustWorker]
+):
+    waits: list[int] = []
+
+    def watch(inner: Any) -> None:
+        send = inner._client.send
+
+        async def watched(node_id: int, request: Any, **more: Any) -> Any:
+            if isinstance(request, FetchRequest):
+                waits.append(request._max_wait_ms)
+            return await send(node_id, request, **more)
+
+        inner._client.send = watched
+
+    async with reading.at(place):
+        await producer.send(numbered(place.topic, range(4)))
+        await reading.until_took(range(4))
+        await in_its_thread(lives[0], watch)
+        await until(lambda: waits[-1:] == [1000 * IDLE_FETCH_WAIT], "a fetch that the broker may hold long")
+        waits.clear()
+        await producer.send(numbered(place.topic, range(4, 8)))
+        await reading.until_took(range(8))
+        await until(lambda: 1000 * FETCH_WAIT in waits, "a fetch that the broker answers soon")
 
 
 async def test_a_record_arrives_with_everything_it_was_sent_with(
