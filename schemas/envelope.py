@@ -37,6 +37,10 @@ _WANTED: Final = {
 _TEXT_WANTED: Final = "text of 1 to 255 characters, not blank, with no control characters"
 # Finer moments are cut: Postgres would round them up, at the end of the last year into one that nothing can read.
 _TO_THE_MICROSECOND: Final = len("2026-07-19T14:02:11.884000Z")
+_TOMBSTONE: Final = Refused(
+    "E_TOMBSTONE",
+    "the record has no value; wanted an envelope: nothing that was accepted can be taken back by a tombstone",
+)
 _FIELD = re.compile(r"\$\.([a-z_]+)`|required field `([a-z_]+)`")
 
 
@@ -105,7 +109,7 @@ def decode_batch(records: Sequence[bytes | None], default_project: str | None = 
     answer: list[Envelope | Refused] = []
     for record in records:
         if record is None:
-            answer.append(_refusal("the record has no value"))
+            answer.append(_TOMBSTONE)
             continue
         try:
             answer.append(decode_envelope(record, default_project))

@@ -68,6 +68,7 @@ CODES: Mapping[str, Code] = {
     "E_STEP_TIMEOUT_MISSING": Code(422, "A step declares no timeout"),
     "E_TIMESTAMP_SKEW": Code(408, "The timestamp is too far from the server's clock"),
     "E_TOKEN": Code(401, "The token is missing or not valid"),
+    "E_TOMBSTONE": Code(422, "The record has no value"),
     "E_TRIGGER_NOT_FOUND": Code(404, "The trigger does not exist"),
     "E_UNAVAILABLE": Code(503, "A part of the service cannot be reached now"),
     "E_UNSUPPORTED_MEDIA_TYPE": Code(415, "The content type is not supported"),
