@@ -26,6 +26,7 @@ CODES: Mapping[str, Code] = {
     "E_BUNDLE_IMPORT": Code(422, "The workflow's code cannot be imported"),
     "E_BUNDLE_INVALID": Code(422, "The workflow's code cannot be bundled"),
     "E_CANCELLED": Code(409, "The run was cancelled"),
+    "E_CLOUDEVENT_INVALID": Code(422, "The event is not a CloudEvent"),
     "E_CONFIG": Code(400, "A setting is missing or wrong"),
     "E_CONNECTOR_UNKNOWN": Code(422, "The connector or its operation does not exist"),
     "E_CREDENTIALS": Code(401, "No usable credentials"),
