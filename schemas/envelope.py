@@ -7,7 +7,6 @@ module and the log.
 
 import hashlib
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, NoReturn
 
@@ -37,10 +36,6 @@ _WANTED: Final = {
 _TEXT_WANTED: Final = "text of 1 to 255 characters, not blank, with no control characters"
 # Finer moments are cut: Postgres would round them up, at the end of the last year into one that nothing can read.
 _TO_THE_MICROSECOND: Final = len("2026-07-19T14:02:11.884000Z")
-_TOMBSTONE: Final = Refused(
-    "E_TOMBSTONE",
-    "the record has no value; wanted an envelope: nothing that was accepted can be taken back by a tombstone",
-)
 _FIELD = re.compile(r"\$\.([a-z_]+)`|required field `([a-z_]+)`")
 
 
@@ -102,25 +97,6 @@ def decode_envelope(data: bytes, default_project: str | None = None) -> Envelope
             raise _refusal(f"the record cannot be read: {exc}") from exc
         return _from_fields(fields, default_project)
     return _from_json(data, default_project)
-
-
-def decode_batch(records: Sequence[bytes | None], default_project: str | None = None) -> list[Envelope | Refused]:
-    """Read a whole poll; a record that is no envelope is its own refusal and no one else's."""
-    answer: list[Envelope | Refused] = []
-    for record in records:
-        if record is None:
-            answer.append(_TOMBSTONE)
-            continue
-        try:
-            answer.append(decode_envelope(record, default_project))
-        except Refused as refused:
-            answer.append(refused)
-    return answer
-
-
-def encode_batch(envelopes: Sequence[Envelope]) -> list[bytes]:
-    """Write many envelopes."""
-    return [_codec.encode(_asdict(envelope)) for envelope in envelopes]
 
 
 def body_hash(data: str) -> bytes:

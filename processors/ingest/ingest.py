@@ -20,8 +20,9 @@ from processors.ports.runs import NewRun
 from processors.ports.streams import Record
 from processors.runtime.current_catalog import CurrentCatalog
 from processors.runtime.matching import match
-from schemas.envelope import Envelope, body_hash, decode_batch
+from schemas.envelope import Envelope, body_hash
 from schemas.errors import AutomationError, Refused, Unavailable
+from schemas.framing import decode_records
 from schemas.ids import MAX_MILLIS, computed_dead_letter_id, event_millis
 
 SEQ_HEADER = "a44-seq"
@@ -78,7 +79,7 @@ class Ingest:
         for at in range(0, len(numbered), RECORDS_A_TURN):
             await asyncio.sleep(0)
             some = numbered[at : at + RECORDS_A_TURN]
-            for (record, number), envelope in zip(some, decode_batch([one.value for one, _ in some]), strict=True):
+            for (record, number), envelope in zip(some, decode_records([one for one, _ in some]), strict=True):
                 if isinstance(envelope, Refused):
                     harvest.dead.append(_dead(record, None, "undecodable", envelope))
                     continue

@@ -12,9 +12,8 @@ from typing import Protocol
 import msgspec
 
 from schemas.errors import Refused, Unavailable
+from schemas.framing import Headers
 from topology.topics import TopicSpec
-
-Headers = tuple[tuple[str, bytes | None], ...]  # a producer may write a header without a value
 
 
 class Record(msgspec.Struct, gc=False):

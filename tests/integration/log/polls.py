@@ -8,9 +8,10 @@ from processors.adapters.postgres.ingest_log import PostgresIngestLog
 from processors.ingest.ingest import SEQ_HEADER, Ingest
 from processors.ports.measures import Measures
 from processors.ports.runs import Grant
-from processors.ports.streams import Headers, Record
+from processors.ports.streams import Record
 from processors.runtime.current_catalog import CurrentCatalog
 from schemas.envelope import Envelope, encode_envelope
+from schemas.framing import Headers
 from schemas.ids import new_event_id
 from tests.integration.log.lab import EVENTS, PROJECT, Lab
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from processors.ingest.ingest import SEQ_HEADER, Ingest
 from processors.ports.ingest import DeadRecord
 from processors.ports.runs import Grant
-from processors.ports.streams import Headers, Record
+from processors.ports.streams import Record
 from processors.runtime.current_catalog import CurrentCatalog
 from schemas.envelope import decode_envelope, encode_envelope
+from schemas.framing import Headers
 from tests.conformance_of_ports.logs import MemoryLog
 from tests.simulation.memory.tables import Queue, Tables
 from tests.unit.gateway.catalogs import PROJECT, snapshot_of
@@ -135,6 +136,24 @@ async def test_d14_headers_that_mean_nothing_here_are_no_fault_of_the_event(head
     await stage.ingest([record(0, event(), headers=headers)])
     assert len(stage.tables.live) == 1
     assert stage.letters == []
+
+
+async def test_a_cloudevent_makes_its_run_and_one_that_is_broken_is_a_dead_letter_with_its_bytes() -> None:
+    stage = await staged()
+    told = {"specversion": "1.0", "type": "order.paid", "source": "/orders", "id": "7", "project": PROJECT}
+    headers = tuple((f"ce_{name}", text.encode()) for name, text in told.items())
+    data = b'{"amount": 100}'
+    whole = json.dumps({**told, "id": "8", "data": {"amount": 11}}).encode()
+    structured: Headers = (("content-type", b"application/cloudevents+json"),)
+    poll = [
+        record(0, data, headers=headers),
+        record(1, whole, headers=structured),
+        record(2, data, headers=headers[1:]),
+    ]
+    await stage.ingest([*poll, record(3, b"{}", headers=headers[:3])])
+    assert sorted(one.run.input for one in stage.tables.live.values()) == ['{"amount": 100}', '{"amount": 11}']
+    assert stage.codes == ["E_ENVELOPE_INVALID", "E_CLOUDEVENT_INVALID"]
+    assert [one.raw for one in stage.letters] == [data, b"{}"]
 
 
 # whatever it is

@@ -14,9 +14,7 @@ from schemas.envelope import (
     Envelope,
     body_hash,
     checked,
-    decode_batch,
     decode_envelope,
-    encode_batch,
     encode_envelope,
 )
 from schemas.errors import Refused
@@ -175,11 +173,6 @@ def test_the_project_told_wins_over_the_default():
 
 def test_a_field_of_a_later_version_is_passed_over():
     assert decode_envelope(told(later=[1])) == decode_envelope(told())
-
-
-def test_one_bad_record_of_a_batch_is_its_own_refusal():
-    answers = decode_batch([GUIDE, None, b"{", *encode_batch([FULL])], "acme")
-    assert [type(answer) for answer in answers] == [Envelope, Refused, Refused, Envelope]
 
 
 def test_the_hash_is_over_the_text_as_sent():
