@@ -63,7 +63,7 @@ async def look_at_all(store: PostgresRelayStore) -> list[float]:
     hold = await store.take(OWNER)
     if hold is None:
         raise RuntimeError("somebody else holds the shard")
-    horizon = await store.horizon(hold.upper)
+    horizon = await store.horizon(await store.upper())
     cursor, took = hold.cursor, []
     while True:
         begun = time.perf_counter()

@@ -32,13 +32,10 @@ class Outlook(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """The shard is ours in this epoch. No row of a transaction from `upper` on was looked for. In the topics `asked`
-    ingest misses numbers: go back.
-    """
+    """The shard is ours in this epoch. In the topics `asked` ingest misses numbers: go back."""
 
     epoch: int
     cursor: Cursor
-    upper: int
     asked: frozenset[str] = frozenset()
     outlook: Outlook = Outlook()
 
@@ -97,6 +94,9 @@ class RelayStore(Protocol):
 
     async def renew(self, epoch: int) -> Hold | None:
         """Lengthen the lease and keep a checkpoint of cursor and numbers; None when it was lost."""
+
+    async def waits(self, cursor: Cursor) -> bool:
+        """Whether any row that is committed lies behind the cursor."""
 
     async def upper(self) -> int:
         """The first transaction that had not begun to write."""

@@ -58,7 +58,7 @@ async def run_relay(
     failures, has_polled = 0, False
     while not stop.is_set():
         try:
-            pause, wakes = await relay.round()
+            pause, wakes = await relay.round(is_poll=has_polled)
             failures = 0
             if has_polled and pause == 0:  # rows that nobody had told of
                 told.count("wakeups_total", 1, "poll")
@@ -101,16 +101,21 @@ class _Relay:
         self._publish_until = 0.0
         self._short = _SHORT_SECONDS
 
-    async def round(self) -> tuple[float, bool]:
-        """One round; answers how long to pause, and whether a wake may end the pause."""
-        upper = await self._hold()
-        if self._epoch is None or upper is None:
+    async def round(self, *, is_poll: bool) -> tuple[float, bool]:
+        """One round; answers how long to pause, and whether a wake may end the pause. A poll, which nothing called for,
+        asks first whether there is anything to look at in order.
+        """
+        await self._hold()
+        if self._epoch is None:
             return POLL_SECONDS, False
         lost = await self._topics.lost()
         self._asked |= await self._tails.topics()
         if lost or self._asked:
             await self._go_back(self._epoch, lost)
             return 0.0, False
+        if is_poll and not await self._store.waits(self._cursor):
+            return POLL_SECONDS, True
+        upper = await self._store.upper()
         horizon = await self._store.horizon(upper)
         rows = await self._store.rows(self._cursor, horizon, BATCH)
         if rows:
@@ -143,22 +148,21 @@ class _Relay:
 
     # -- the lease
 
-    async def _hold(self) -> int | None:
-        """The upper bound when the shard is ours; on the way the lease is renewed where it is time."""
+    async def _hold(self) -> None:
+        """Take the shard, or renew its lease where it is time; without an epoch it is another's."""
         if self._epoch is not None and time.monotonic() < min(self._look_at, self._publish_until):
-            return await self._store.upper()
+            return
         asked_at = time.monotonic()
         hold = await (self._store.take(self._owner) if self._epoch is None else self._store.renew(self._epoch))
         if hold is None:
             if self._epoch is not None:
                 _log.warning("relay_superseded", owner=self._owner)
             self._stand_by()
-            return None
+            return
         if hold.epoch != self._epoch:
             await self._begin(hold)
         self._look_at = self._publish_until = asked_at + self._store.lease / 3
         self._hear(hold)
-        return hold.upper
 
     async def _begin(self, hold: Hold) -> None:
         self._numbering.begin(await self._store.numbers())

@@ -51,6 +51,15 @@ async def begun(log: Log, topic_id: str = "topic-1") -> IngestLog:
     return ingest
 
 
+async def test_a_relay_is_told_whether_anything_waits_behind_its_cursor(log: Log) -> None:
+    store, door = await log.relay_store(), await log.door()
+    assert not await store.waits(START)
+    await door.accept(published(new_run(1)))
+    assert await store.waits(START)
+    (row,) = await rows_of(store)
+    assert not await store.waits(Cursor(row.xid, row.id))
+
+
 # doors
 
 

@@ -235,15 +235,19 @@ async def test_waiting_rows_are_read_along_the_key_and_never_sorted(stage: Stage
             await outbox.conn.execute("analyze automation.outbox")
         hold = await store.take("one")
         assert hold is not None
-        asked = {"xid": 1, "id": 19_000, "horizon": hold.upper, "shard": 0, "limit": 1000}
+        upper = await store.upper()
+        asked = {"xid": 1, "id": 19_000, "horizon": upper, "shard": 0, "limit": 1000}
         conn = await store._connection()
-        plan = await conn.execute("explain " + statements("relay")["next_rows"], asked)
-        text = "\n".join(line for (line,) in await plan.fetchall())
-        assert len(await store.rows(hold.cursor, hold.upper, 1000)) == 1000
-    assert "Index Scan" in text
-    assert "Seq Scan" not in text
-    assert "->  Sort" not in text
-    assert "Bitmap" not in text
+        plans = []
+        for name in ("next_rows", "waits"):
+            plan = await conn.execute("explain " + statements("relay")[name], asked)
+            plans.append("\n".join(line for (line,) in await plan.fetchall()))
+        assert len(await store.rows(hold.cursor, upper, 1000)) == 1000
+    for text in plans:
+        assert "Index" in text
+        assert "Seq Scan" not in text
+        assert "->  Sort" not in text
+        assert "Bitmap" not in text
 
 
 class CrashAfterSending(Wrapped):

@@ -53,9 +53,12 @@ class MemoryRelayStore:
             tables.shard.lease_until = self._database.now() + timedelta(seconds=self._lease)
             _keep_checkpoint(tables)
             asked = frozenset(topic for topic, _ in tables.requests)
-            return Hold(epoch, Cursor(tables.shard.xid, tables.shard.id), self._database.upper(), asked)
+            return Hold(epoch, Cursor(tables.shard.xid, tables.shard.id), asked)
 
         return await self._run(renew)
+
+    async def waits(self, cursor: Cursor) -> bool:
+        return await self._look(lambda tables: any(cursor < (row.xid, row.id) for row in tables.outbox))
 
     async def upper(self) -> int:
         return await self._look(lambda _: self._database.upper())

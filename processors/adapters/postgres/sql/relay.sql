@@ -9,8 +9,7 @@ returning epoch, (select i.system_identifier <> c.system_identifier
 
 -- name: renew_shard
 -- Lengthens our lease, keeps a checkpoint (a few wait for ingest to pass them; those before the newest passed one go),
--- and tells in the same round trip: the upper bound of the horizon, topics in which ingest misses numbers, and how
--- much waits for how long.
+-- and tells in the same round trip: topics in which ingest misses numbers, and how much waits for how long.
 with held as (
     update automation.relay_shards
        set lease_until = clock_timestamp() + make_interval(secs => %(lease)s)
@@ -39,7 +38,7 @@ with held as (
              where c.shard = %(shard)s) < %(most_checkpoints)s
         on conflict do nothing
 )
-select h.epoch, h.cursor_xid::text::bigint, h.cursor_id, pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+select h.epoch, h.cursor_xid::text::bigint, h.cursor_id,
        array(select distinct r.topic from automation.relay_requests r),
        coalesce((select extract(epoch from clock_timestamp() - min(a.xact_start))::double precision
                    from pg_stat_activity a
@@ -57,6 +56,13 @@ select h.epoch, h.cursor_xid::text::bigint, h.cursor_id, pg_snapshot_xmax(pg_cur
         order by o.xid, o.id
         limit 1
        ) first on true;
+
+-- name: waits
+-- Whether there is anything to look at: a poll of an idle system needs no looks in order.
+select exists (
+       select from automation.outbox o
+        where (o.xid, o.id) > (%(xid)s::text::xid8, %(id)s) and o.shard = %(shard)s
+       );
 
 -- name: upper_bound
 -- First look: transactions from here on had no number yet.
