@@ -8,6 +8,7 @@ from functools import partial
 
 from aiohttp import web
 
+from anthares44.automation import __version__
 from processors.gateway.access import Access
 from processors.gateway.bodies import answer_expectation
 from processors.gateway.catalog_view import CatalogView
@@ -18,6 +19,7 @@ from processors.gateway.limits import Limits
 from processors.gateway.log_stream import RunLog
 from processors.gateway.lookups import SharedLookup
 from processors.gateway.manual import ManualRuns
+from processors.gateway.openapi import ApiDocument
 from processors.gateway.parts import Parts
 from processors.gateway.polling import SharedPoll
 from processors.gateway.problems import answer_errors
@@ -74,6 +76,7 @@ def _routes(parts: Parts) -> list[web.RouteDef]:
     return [
         web.get("/healthz", health.alive),
         web.get("/readyz", health.ready),
+        web.get(f"{_API}/openapi.json", ApiDocument(__version__).show),
         web.get(f"{_API}/whoami", health.whoami),
         post(f"{_API}/publish", publications.publish),
         web.get(f"{_API}/workflows", publications.workflows),

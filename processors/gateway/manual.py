@@ -26,7 +26,7 @@ _EMPTY = msgspec.Raw(b"{}")
 class RunFields(msgspec.Struct, forbid_unknown_fields=True):
     """`version` is a label such as `3` or `3-dev.2`; None takes the latest."""
 
-    input: msgspec.Raw = _EMPTY
+    input: msgspec.Raw = msgspec.field(default_factory=lambda: _EMPTY)
     version: str | int | None = None
 
 

@@ -1,0 +1,213 @@
+"""The API as an OpenAPI 3.1 document: every address of the gateway, what it takes and how it may answer.
+
+Served at `/v1/automation/openapi.json`. What a body may hold is read off the very structs that the doors decode with,
+so the two cannot differ; tests hold the addresses to the routes, and send what the document allows.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from processors.engine.moves import RunStatus
+from processors.gateway.events import EventFields
+from processors.gateway.keys import HEADER as KEY_HEADER
+from processors.gateway.manual import RunFields
+from processors.gateway.problems import PROBLEM, REQUEST_ID
+from processors.gateway.publications import PublicationFields
+from processors.gateway.run_views import CancelFields
+from processors.ports.run_queries import RunFilter
+
+Schema = Mapping[str, Any]
+
+JSON: Final = "application/json"
+API: Final = "/v1/automation"
+_TEXT: Final = {"type": "string"}
+_MOMENT: Final = {"type": "string", "format": "date-time"}
+_SPAN: Final = {"type": "string", "pattern": "^[0-9]{1,9}(s|m|h|d)$"}
+
+
+def _object(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
+    return {"type": "object", "required": list(required), "properties": {**required, **(optional or {})}}
+
+
+def _list(of: Schema) -> Schema:
+    return {"type": "array", "items": of}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call. `body` is a struct that the door decodes with, or a media type whose bytes are taken as they are;
+    `query` and `headers` are parameters by name, those in `required` must be given. `answers` are the successful
+    ones by status: a media type, or the schema of a JSON document. `problems` are the refusals it may give.
+    """
+
+    method: str
+    path: str
+    summary: str
+    answers: Mapping[int, Schema | str]
+    scope: str | None = "read"
+    body: type | str | None = None
+    is_body_needed: bool = True
+    query: Mapping[str, Schema] = field(default_factory=dict)
+    headers: Mapping[str, Schema] = field(default_factory=dict)
+    required: Sequence[str] = ()
+    problems: Sequence[int] = (400, 401, 403, 404)
+
+
+_KEY = {KEY_HEADER: {"type": "string", "minLength": 1, "maxLength": 255}}
+_BODY_PROBLEMS = (400, 401, 403, 404, 408, 409, 413, 415, 422, 429)
+_ACCEPTED = _object(
+    {"event_id": _TEXT, "status": {"enum": ["created", "deduplicated"]}, "key_source": _TEXT},
+    {"run_id": _TEXT, "state": _TEXT, "key_age_seconds": {"type": "number"}},
+)
+_RUN = _object(
+    {"run_id": _TEXT, "state": _TEXT, "where": _TEXT},
+    {"attempts": _list({"type": "object"}), "late_attempts": _list({"type": "object"}), "input": {}, "result": {}},
+)
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    Operation("get", "/healthz", "The process answers", {200: _object({"status": _TEXT})}, None, problems=()),
+    Operation("get", "/readyz", "Postgres answers too", {200: _object({"status": _TEXT})}, None, problems=(503,)),
+    Operation("get", f"{API}/openapi.json", "This document", {200: {"type": "object"}}, None, problems=()),
+    Operation(
+        "get", f"{API}/whoami", "The project, name and scopes of the token",
+        {200: _object({"project_id": _TEXT, "token_id": _TEXT, "scopes": _list(_TEXT)})},
+    ),
+    Operation(
+        "post", f"{API}/publish", "Publish workflows and triggers; all of them, or none",
+        {200: _object({"published": _list({"type": "object"}), "warnings": _list({}), "webhooks": _list(
+            _object({"trigger_id": _TEXT, "path": _TEXT}, {"secret": _TEXT}))})},
+        "write", PublicationFields, problems=_BODY_PROBLEMS,
+    ),
+    Operation(
+        "get", f"{API}/workflows", "The newest version of each workflow",
+        {200: _list(_object({"workflow_id": _TEXT, "version": _TEXT, "kind": {"enum": ["yaml", "code"]}}))},
+    ),
+    Operation(
+        "get", f"{API}/triggers", "The triggers in force",
+        {200: _list(_object({"trigger_id": _TEXT, "type": _TEXT, "workflow_id": _TEXT, "version": _TEXT}))},
+    ),
+    Operation(
+        "post", f"{API}/triggers/{{trigger}}/sign", "Headers that sign exactly these bytes for a webhook trigger",
+        {200: _object({"path": _TEXT}, {"A44-Timestamp": _TEXT, "A44-Signature": _TEXT})},
+        "write", "application/octet-stream", query={"timestamp": {"type": "string", "pattern": "^[0-9]{1,15}$"}},
+        is_body_needed=False, problems=_BODY_PROBLEMS,
+    ),
+    Operation(
+        "post", f"{API}/events", "Publish an event", {202: _ACCEPTED, 200: _ACCEPTED},
+        "write", EventFields, headers=_KEY, problems=_BODY_PROBLEMS,
+    ),
+    Operation(
+        "post", f"{API}/workflows/{{workflow}}/runs", "Start a run; with `wait`, answered by its end",
+        {202: _ACCEPTED, 200: {"anyOf": [_ACCEPTED, _RUN]}},
+        "write", RunFields, headers=_KEY, required=[KEY_HEADER], query={"wait": {"type": "number", "minimum": 0}},
+        problems=_BODY_PROBLEMS,
+    ),
+    Operation(
+        "get", f"{API}/runs", "Runs, the newest first",
+        {200: _object({"total": {"type": "integer"}, "runs": _list(_object({"run_id": _TEXT, "state": _TEXT})),
+                       "next": {"type": ["string", "null"]}})},
+        query={
+            "state": {"enum": [*RunStatus]}, "step": _TEXT, "workflow": _TEXT, "since": {"anyOf": [_SPAN, _MOMENT]},
+            "limit": {"type": "integer", "minimum": 1, "default": RunFilter().limit}, "after": _TEXT,
+        },
+    ),
+    Operation("get", f"{API}/runs/{{run}}", "One run, with its attempts", {200: _RUN}),
+    Operation(
+        "get", f"{API}/runs/{{run}}/log", "A run's records as server-sent events", {200: "text/event-stream"},
+        query={"follow": {"type": "boolean", "default": True}},
+        headers={"Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,9}\\.[0-9]{1,9}$"}},
+    ),
+    Operation(
+        "post", f"{API}/runs/{{run}}/cancel", "Ask a run to end",
+        {202: _object({"run_id": _TEXT, "status": {"const": "cancelling"}})},
+        "write", CancelFields, is_body_needed=False, problems=_BODY_PROBLEMS,
+    ),
+    Operation(
+        "post", "/v1/{project}/{trigger}", "A webhook: signed bytes, verified before they are read",
+        {202: {"type": "object"}, 200: {"type": "object"}},
+        None, JSON, headers={**_KEY, "A44-Timestamp": _TEXT, "A44-Signature": _TEXT},
+        problems=(400, 401, 404, 405, 408, 409, 413, 415, 422, 429),
+    ),
+)  # fmt: skip
+
+
+def document(version: str) -> dict[str, Any]:
+    """The whole document, as JSON values."""
+    bodies = [one.body for one in OPERATIONS if isinstance(one.body, type)]
+    schemas, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
+    paths: dict[str, dict[str, Any]] = {}
+    for one in OPERATIONS:
+        schema = schemas[bodies.index(one.body)] if isinstance(one.body, type) else {}
+        paths.setdefault(one.path, {})[one.method] = _operation(one, schema)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Automation", "version": version},
+        "paths": paths,
+        "components": {
+            "schemas": {**components, "Problem": _PROBLEM},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+_PROBLEM = _object(
+    {"type": _TEXT, "title": _TEXT, "status": {"type": "integer"}, "detail": _TEXT, "code": _TEXT, "request_id": _TEXT},
+    {"place": {}},
+)
+
+
+def _operation(one: Operation, body: Schema) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "operationId": _name(one),
+        "summary": one.summary,
+        "parameters": [*_parameters(one)],
+        "responses": {str(status): _response(answer) for status, answer in one.answers.items()},
+    }
+    for status in (*one.problems, 500, 503):
+        told["responses"][str(status)] = {"description": "a problem", "content": {PROBLEM: {"schema": _REFERENCE}}}
+    if one.scope is not None:
+        told["security"] = [{"token": [one.scope]}]
+    if one.body is not None:
+        media = one.body if isinstance(one.body, str) else JSON
+        told["requestBody"] = {"required": one.is_body_needed, "content": {media: {"schema": body}}}
+    return told
+
+
+_REFERENCE = {"$ref": "#/components/schemas/Problem"}
+
+
+def _name(one: Operation) -> str:
+    words = one.path.removeprefix(API).replace("{", "").replace("}", "").replace(".json", "").split("/")
+    return "_".join([one.method, *(word for word in words if word)])
+
+
+def _parameters(one: Operation) -> Iterator[dict[str, Any]]:
+    for part in one.path.split("/"):
+        if part.startswith("{"):
+            yield {"name": part[1:-1], "in": "path", "required": True, "schema": _TEXT}
+    for place, told in (("query", one.query), ("header", one.headers)):
+        for name, schema in told.items():
+            yield {"name": name, "in": place, "required": name in one.required, "schema": schema}
+
+
+def _response(answer: Schema | str) -> dict[str, Any]:
+    media, schema = (answer, _TEXT) if isinstance(answer, str) else (JSON, answer)
+    return {
+        "description": "done",
+        "headers": {REQUEST_ID: {"schema": _TEXT}},
+        "content": {media: {"schema": schema}},
+    }
+
+
+class ApiDocument:
+    """Answers with the document, put together once."""
+
+    def __init__(self, version: str) -> None:
+        self._body = msgspec.json.encode(document(version))
+
+    async def show(self, _: web.Request) -> web.StreamResponse:
+        return web.Response(body=self._body, content_type=JSON)
