@@ -14,10 +14,9 @@ from processors.gateway.parts import Parts, json_response
 from processors.gateway.sentences import Place
 from processors.ports.catalog import CatalogSnapshot
 from processors.ports.door import Acceptance
-from processors.ports.run_queries import History
 from processors.ports.tokens import WRITE
 from processors.runtime.matching import manual_run
-from schemas.errors import Refused, Unavailable
+from schemas.errors import Refused
 from schemas.ids import new_event_id
 
 _EMPTY = msgspec.Raw(b"{}")
@@ -50,7 +49,7 @@ class ManualRuns:
         fields = read_fields(body, RunFields)
         workflow_id = request.match_info["workflow"]
         answer = await parts.accept_by_catalog(partial(self._acceptance, token.project_id, workflow_id, key, fields))
-        ended = await self._end_of(answer.run_id, patience) if patience and answer.run_id is not None else None
+        ended = await parts.end_of(answer.run_id, patience) if patience and answer.run_id is not None else None
         if ended is None:
             return await parts.told(answer, "header")
         return json_response(history_document(ended, Place(parts.door.now(), ended.attempts)))
@@ -81,15 +80,6 @@ class ManualRuns:
             window=self._parts.limits.dedup_window,
             catalog=snapshot.version,
         )
-
-    async def _end_of(self, run_id: str, patience: float) -> History | None:
-        """None also when this process stops meanwhile: the run is made, and its end can be asked again."""
-        try:
-            return await self._parts.ends.wait(run_id, patience)
-        except Unavailable as exc:
-            if exc.code != "E_SHUTTING_DOWN":
-                raise
-            return None
 
 
 def _request_hash(workflow_id: str, fields: RunFields) -> bytes:

@@ -84,6 +84,15 @@ class Parts:
             )
         return answer
 
+    async def end_of(self, run_id: str, patience: float) -> History | None:
+        """None when it did not end in time, also when this process stops meanwhile: its end can be asked again."""
+        try:
+            return await self.ends.wait(run_id, patience)
+        except Unavailable as exc:
+            if exc.code != "E_SHUTTING_DOWN":
+                raise
+            return None
+
     async def told(self, answer: Answer, key_source: str) -> web.Response:
         """How an accepted thing is answered: 202 the first time, 200 with what the key stands for after that."""
         document: dict[str, Any] = {

@@ -5,8 +5,14 @@ from aiohttp import web
 
 from processors.engine.moves import RunStatus
 from processors.gateway.bodies import read_body
-from processors.gateway.documents import run_document
-from processors.gateway.fields import read_fields, since_parameter, text_parameter, whole_parameter
+from processors.gateway.documents import find_run, run_document
+from processors.gateway.fields import (
+    read_fields,
+    seconds_parameter,
+    since_parameter,
+    text_parameter,
+    whole_parameter,
+)
 from processors.gateway.parts import Parts, json_response
 from processors.ports.run_queries import RunFilter
 from processors.ports.tokens import READ, WRITE
@@ -39,8 +45,14 @@ class RunViews:
         return json_response(await parts.queries.list_runs(token.project_id, wanted))
 
     async def show(self, request: web.Request) -> web.StreamResponse:
-        token = await self._parts.access.require(request, READ)
-        return json_response(await run_document(self._parts, token.project_id, request.match_info["run"]))
+        """One run as it stands; with `wait`, once it has ended or when so many seconds have gone by."""
+        parts = self._parts
+        token = await parts.access.require(request, READ)
+        run_id, patience = request.match_info["run"], seconds_parameter(request, "wait", parts.limits.wait)
+        if patience:
+            await find_run(parts, token.project_id, run_id)  # another project's run is none, and nothing to wait for
+            await parts.end_of(run_id, patience)
+        return json_response(await run_document(parts, token.project_id, run_id))
 
     async def cancel(self, request: web.Request) -> web.StreamResponse:
         parts = self._parts

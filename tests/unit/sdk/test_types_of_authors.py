@@ -1,15 +1,18 @@
-"""The package is typed: a type checker follows a step's result from its function to its await."""
+"""The package is typed: a type checker follows a step's result to its await, and knows what the clients answer."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 
 
-def test_a_type_checker_knows_what_a_step_returns(tmp_path: Path):
+@pytest.mark.parametrize("module", ["authors_types.py", "clients_types.py"])
+def test_a_type_checker_knows_what_steps_and_clients_return(tmp_path: Path, module: str):
     config = tmp_path / "mypy.ini"
     config.write_text("[mypy]\nstrict = true\nnamespace_packages = true\nexplicit_package_bases = true\n", "utf-8")
     done = subprocess.run(
@@ -19,7 +22,7 @@ def test_a_type_checker_knows_what_a_step_returns(tmp_path: Path):
             "mypy",
             f"--config-file={config}",
             f"--cache-dir={tmp_path / 'cache'}",
-            str(HERE / "authors_types.py"),
+            str(HERE / module),
         ],
         capture_output=True,
         text=True,
