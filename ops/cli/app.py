@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 import typer.main
 
-from ops.cli import auth, configuration, inspection, publishing, running, scaffolding, service, webhooks
+from ops.cli import auth, configuration, doctor, inspection, publishing, running, scaffolding, service, webhooks
 from ops.cli.failures import CLOSED_PIPE, DEFECT, EXIT_CODES, INTERRUPTED, OK, USAGE, exit_code, report, report_defect
 from ops.cli.quick import command, new_group
 from schemas.errors import AutomationError, Refused
@@ -34,6 +34,7 @@ command(app, "init", example="a44 init my-flows")(scaffolding.init)
 command(app, "dev", example="a44 dev --persist .a44/data --port 8044 flows/")(service.dev)
 command(app, "up", example=service.UP_EXAMPLE)(service.up)
 command(app, "migrate", example="A44_POSTGRES_DSN=postgresql://a44@db.example/a44 a44 migrate")(service.migrate)
+command(app, "doctor", example="A44_POSTGRES_DSN=... A44_KAFKA_BOOTSTRAP=127.0.0.1:9092 a44 doctor")(doctor.doctor)
 command(app, "config", example="a44 config --config a44.toml")(configuration.config)
 
 

@@ -15,6 +15,7 @@ from schemas.errors import AutomationError, Broken, Unavailable, code_of
 
 OK = 0
 RUN_DID_NOT_SUCCEED = 1
+CHECK_FAILED = 1
 USAGE = 2
 REFUSED = 3
 NOT_FOUND = 4
@@ -26,7 +27,7 @@ CLOSED_PIPE = 141
 EXIT_CODES = """\
 Exit codes:
   0    done
-  1    the run did not succeed, or not in time (run --wait, logs --follow)
+  1    the run did not succeed, or not in time (run --wait, logs --follow); a check failed (doctor)
   2    wrong use: arguments, settings, credentials or files; nothing was sent
   3    refused by the service (4xx), with its E_ code
   4    not found

@@ -275,6 +275,11 @@ def running_rest_service() -> Iterator[RestService]:
     assert not server.failures
 
 
+def prepared(document: object, status: int = 200) -> tuple[int, bytes, str]:
+    """An answer of `State.answers`."""
+    return status, json.dumps(document).encode(), "application/json"
+
+
 def record(seq: int, step: str, status: str = "succeeded", **more: Any) -> dict[str, Any]:
     """One attempt as the log tells it."""
     times = {"started_at": "2026-07-19T14:02:11.884000Z", "finished_at": "2026-07-19T14:02:12.284000Z"}
