@@ -10,6 +10,7 @@ import typer
 import typer.main
 
 from ops.cli import auth, configuration, doctor, inspection, publishing, running, scaffolding, service, webhooks
+from ops.cli.access import choose_profile
 from ops.cli.failures import CLOSED_PIPE, DEFECT, EXIT_CODES, INTERRUPTED, OK, USAGE, exit_code, report, report_defect
 from ops.cli.quick import command, new_group
 from schemas.errors import AutomationError, Refused
@@ -48,11 +49,20 @@ def _print_version(asked: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001  its callback has said it
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
     ] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="PROFILE",
+            help="Login to use, here or after any command; else A44_PROFILE, else auth use.",
+        ),
+    ] = None,
 ) -> None:
     """The options before any command."""
+    choose_profile(profile)
 
 
 def main() -> None:
@@ -73,8 +83,9 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line; answers its exit code. Only a closed pipe is raised."""
     as_json = "--json" in arguments
     root_command = typer.main.get_command(app)
+    choose_profile(None)
     try:
-        with root_command.make_context("a44", list(arguments), max_content_width=_WIDEST_HELP) as context:
+        with root_command.make_context("a44", _profile_first(arguments), max_content_width=_WIDEST_HELP) as context:
             return int(root_command.invoke(context) or OK)
     except AutomationError as error:
         report(error, as_json=as_json)
@@ -92,6 +103,21 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001  the last place that can turn a defect into a report
         report_defect(error, as_json=as_json)
         return DEFECT
+
+
+def _profile_first(arguments: Sequence[str]) -> list[str]:
+    """`--profile` belongs to every command: where it stands after one, it is read as if it stood before."""
+    words = list(arguments)
+    found: list[str] = []
+    end = words.index("--") if "--" in words else len(words)
+    for at in range(end - 1, -1, -1):
+        if words[at] == "--profile" and at + 1 < end:
+            found[:0] = [words.pop(at), words.pop(at)]
+            end -= 2
+        elif words[at].startswith("--profile="):
+            found.insert(0, words.pop(at))
+            end -= 1
+    return [*found, *words]
 
 
 def _report_usage(error: typer.TyperException, *, as_json: bool) -> None:

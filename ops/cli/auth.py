@@ -1,5 +1,6 @@
 """`a44 auth`: log in to projects, see who one is, make tokens."""
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -7,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ops.cli.access import DEFAULT_URL, find_access, open_client
-from ops.cli.credentials import Login, change_credentials, credentials_file
+from ops.cli.access import DEFAULT_URL, chosen_profile, find_access, open_client
+from ops.cli.credentials import Credentials, Login, change_credentials, credentials_file, read_credentials
 from ops.cli.failures import OK
 from ops.cli.options import ConfigOption, JsonOption, ProjectOption
 from ops.cli.output import Output, printable
@@ -42,55 +43,74 @@ def login(
     ] = True,
     as_json: JsonOption = False,
 ) -> int:
-    """Store a project's token and select the project.
+    """Store a project's token and select it.
 
-    Tokens are kept in ~/.a44/credentials (0600). The token comes from --token, from a pipe, or from a
-    question on a terminal.
+    Tokens are kept in ~/.a44/credentials (0600), each under a profile: the one that --profile names, else the project.
+    The token comes from --token, from a pipe, or from a question on a terminal.
     """
     output = Output(as_json)
-    address = service_address(url or find_access(project).url)
+    profile = chosen_profile()[0] or project
+    before = read_credentials().profiles.get(profile)
+    address = service_address(url or os.environ.get("A44_URL") or (before.url if before else DEFAULT_URL))
     secret = token or _read_token()
     _warn_clear_text(address, output)
     if verify:
         _check(Client(address, secret), project)
-    change_credentials(lambda stored: stored.with_login(project, Login(address, secret)))
+    change_credentials(lambda stored: stored.with_login(profile, Login(address, secret, project)))
     if as_json:
-        output.document({"project": project, "url": address, "file": str(credentials_file())})
+        output.document({"project": project, "profile": profile, "url": address, "file": str(credentials_file())})
     else:
-        output.note(f"logged in to {project} at {address}; the token is in {credentials_file()}")
+        under = "" if profile == project else f" as {profile}"
+        output.note(f"logged in to {project} at {address}{under}; the token is in {credentials_file()}")
     return OK
 
 
 @command(group, "use", example="a44 auth use pj_checkout_prod")
 def use(
-    project: Annotated[str, typer.Argument(metavar="PROJECT", help="One of the projects you are logged in to.")],
+    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="One of those you are logged in to.")],
     as_json: JsonOption = False,
 ) -> int:
-    """Select the project that commands use where none is named."""
+    """Select the profile that commands use where none is named.
+
+    A login without a profile of its own has its project's name.
+    """
     output = Output(as_json)
-    change_credentials(lambda stored: stored.selecting(project))
+    login = change_credentials(lambda stored: stored.selecting(profile)).login(profile)
     if as_json:
-        output.document({"project": project})
+        output.document({"profile": profile, "project": login.project})
     else:
-        output.note(f"{project} is selected")
+        output.note(f"{profile} is selected")
     return OK
 
 
 @command(group, "logout", example="a44 auth logout --project pj_checkout_prod")
 def logout(
-    project: Annotated[str, typer.Option("--project", metavar="PROJECT", help="Project to forget.")],
+    project: Annotated[
+        str | None, typer.Option("--project", metavar="PROJECT", help="Project to forget; or name a --profile.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Remove a project's token from this machine.
+    """Remove a token from this machine.
 
     The token itself stays valid.
     """
     output = Output(as_json)
-    change_credentials(lambda stored: stored.without(project))
+    gone = chosen_profile()[0]
+    if gone is None and project is None:
+        raise Refused(
+            "E_INVALID_PARAMETER", "nothing was named; expected --project or --profile, to say which to forget"
+        )
+
+    def forget(stored: Credentials) -> Credentials:
+        nonlocal gone
+        gone = gone or stored.profile_of(project or "") or project or ""
+        return stored.without(gone)
+
+    change_credentials(forget)
     if as_json:
-        output.document({"project": project})
+        output.document({"project": project, "profile": gone})
     else:
-        output.note(f"the token of {project} is gone from {credentials_file()}")
+        output.note(f"the token of {gone} is gone from {credentials_file()}")
     return OK
 
 
@@ -102,11 +122,13 @@ def whoami(project: ProjectOption = None, as_json: JsonOption = False) -> int:
     with open_client(project) as client:
         answer = client.whoami()
     if as_json:
-        output.document({**answer, "url": access.url, "sources": access.sources})
+        output.document({**answer, "url": access.url, "profile": access.profile, "sources": access.sources})
         return OK
     output.line(f"project  {printable(str(answer.get('project_id')))}")
     output.line(f"token    {printable(str(answer.get('token_id')))}  (from {access.sources['token']})")
     output.line(f"scopes   {printable(', '.join(answer.get('scopes', [])))}")
+    if access.profile is not None:
+        output.line(f"profile  {printable(access.profile)}")
     output.line(f"service  {access.url}  (from {access.sources['url']})")
     return OK
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ops.cli.access import find_access
+from ops.cli.access import chosen_profile, find_access
 from ops.cli.credentials import home
 from ops.cli.failures import OK
 from ops.cli.options import ConfigOption, JsonOption
@@ -22,6 +22,7 @@ def config(config_file: ConfigOption = None, as_json: JsonOption = False) -> int
     access = find_access()
     client: dict[str, dict[str, object]] = {
         "url": {"value": access.url, "source": access.sources["url"]},
+        "profile": {"value": access.profile, "source": chosen_profile()[1] if chosen_profile()[0] else "login"},
         "project": {"value": access.project, "source": access.sources["project"]},
         "token": {"value": MASK if access.token else None, "source": access.sources["token"]},
         "home": {"value": str(home()), "source": "A44_HOME or default"},

@@ -1,4 +1,4 @@
-"""Tokens by project in `~/.a44/credentials`: readable by their owner alone, replaced as a whole.
+"""Logins by profile in `~/.a44/credentials`: readable by their owner alone, replaced as a whole.
 
 A file that others can read is refused, not used. Two logins at once both survive: the change is made
 under a lock on the folder.
@@ -20,33 +20,57 @@ _OTHERS = 0o077
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How one project is reached."""
+    """How one project of one service is reached."""
 
     url: str
     token: str = field(repr=False)
+    project: str
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """All logins and the project that is used where none is named."""
+    """All logins by profile, and the profile that is used where none is named. A login without a profile of its own
+    is kept under its project's name.
+    """
 
-    default_project: str | None = None
-    projects: Mapping[str, Login] = field(default_factory=dict)
+    default: str | None = None
+    profiles: Mapping[str, Login] = field(default_factory=dict)
 
-    def with_login(self, project: str, login: Login) -> "Credentials":
-        """The login added, its project selected."""
-        return Credentials(project, {**self.projects, project: login})
+    def with_login(self, profile: str, login: Login) -> "Credentials":
+        """The login added, its profile selected."""
+        return Credentials(profile, {**self.profiles, profile: login})
 
-    def without(self, project: str) -> "Credentials":
-        left = {name: login for name, login in self.projects.items() if name != project}
-        default = self.default_project if self.default_project in left else None
-        return Credentials(default, left)
+    def without(self, profile: str) -> "Credentials":
+        left = {name: login for name, login in self.profiles.items() if name != profile}
+        return Credentials(self.default if self.default in left else None, left)
 
-    def selecting(self, project: str) -> "Credentials":
-        if project not in self.projects:
-            known = ", ".join(sorted(self.projects)) or "none"
-            raise Refused("E_CREDENTIALS", f"there is no login for {project!r}, only for: {known}; use a44 auth login")
-        return replace(self, default_project=project)
+    def selecting(self, profile: str) -> "Credentials":
+        self.login(profile)
+        return replace(self, default=profile)
+
+    def login(self, profile: str) -> Login:
+        """Raises `E_CREDENTIALS` for a profile that nobody logged in to."""
+        found = self.profiles.get(profile)
+        if found is None:
+            known = ", ".join(sorted(self.profiles)) or "none"
+            raise Refused(
+                "E_CREDENTIALS",
+                f"there is no login for {profile!r}, only for: {known}; "
+                f"use a44 --profile {profile} auth login --project PROJECT",
+            )
+        return found
+
+    def profile_of(self, project: str) -> str | None:
+        """The profile that opens a project. Raises `E_CREDENTIALS` where several do and none is selected."""
+        opening = [name for name, login in self.profiles.items() if login.project == project]
+        if self.default in opening:
+            return self.default
+        if project in opening or len(opening) < 2:  # noqa: PLR2004  one leaves no choice
+            return project if project in opening else next(iter(opening), None)
+        raise Refused(
+            "E_CREDENTIALS",
+            f"several profiles open {project!r}: {', '.join(sorted(opening))}; name one with --profile",
+        )
 
 
 def home() -> Path:
@@ -95,11 +119,15 @@ def change_credentials(change: Callable[[Credentials], Credentials]) -> Credenti
 
 
 def _parse(document: dict[str, object]) -> Credentials:
-    projects = document["projects"]
-    if not isinstance(projects, dict):
-        raise TypeError("projects")
-    default = document.get("default_project")
-    logins = {str(name): Login(str(login["url"]), str(login["token"])) for name, login in projects.items()}
+    """Files of before there were profiles have `projects` and `default_project`."""
+    profiles = document["profiles"] if "profiles" in document else document["projects"]
+    if not isinstance(profiles, dict):
+        raise TypeError("profiles")
+    default = document.get("default_profile", document.get("default_project"))
+    logins = {
+        str(name): Login(str(login["url"]), str(login["token"]), str(login.get("project", name)))
+        for name, login in profiles.items()
+    }
     return Credentials(default if isinstance(default, str) else None, logins)
 
 
@@ -115,8 +143,11 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _replace(path: Path, credentials: Credentials) -> None:
     document = {
-        "default_project": credentials.default_project,
-        "projects": {name: {"url": login.url, "token": login.token} for name, login in credentials.projects.items()},
+        "default_profile": credentials.default,
+        "profiles": {
+            name: {"project": login.project, "url": login.url, "token": login.token}
+            for name, login in credentials.profiles.items()
+        },
     }
     handle, temporary = tempfile.mkstemp(prefix=".credentials-", dir=path.parent)  # mkstemp makes it 0600
     try:

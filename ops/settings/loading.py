@@ -24,7 +24,7 @@ from schemas.errors import Refused
 DEFAULT_FILE = "a44.toml"
 _SECRET = frozenset({"master_key", "postgres_dsn"})
 _READ_ELSEWHERE = ("A44_SECRET_", "A44_TEST_", "A44_CRASH_")
-_NOT_SETTINGS = frozenset({"A44_URL", "A44_TOKEN", "A44_PROJECT", "A44_HOME", "A44_CONFIG"})
+_NOT_SETTINGS = frozenset({"A44_URL", "A44_TOKEN", "A44_PROJECT", "A44_PROFILE", "A44_HOME", "A44_CONFIG"})
 
 
 @dataclass(frozen=True, slots=True)

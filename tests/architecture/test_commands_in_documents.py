@@ -30,7 +30,8 @@ def fault_of(words: list[str]) -> str | None:
         if found is None:
             return f"there is no command {rest[0]!r} in {' '.join(words)!r}"
         command, rest = found, rest[1:]
-    options = {option for param in command.params for option in (*param.opts, *param.secondary_opts)} | {"--help"}
+    own = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
+    options = own | {"--help", "--profile"}  # which any command takes, wherever it stands
     unknown = [word for word in rest if word.startswith("--") and word.partition("=")[0] not in options]
     return f"{' '.join(words)!r} has no option {unknown[0]}" if unknown else None
 

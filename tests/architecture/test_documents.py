@@ -17,7 +17,7 @@ from tests.support.sources import ROOT
 from topology.publication import read_files
 
 NOT_SETTINGS = {
-    "A44_URL", "A44_TOKEN", "A44_PROJECT", "A44_HOME", "A44_CONFIG",
+    "A44_URL", "A44_TOKEN", "A44_PROJECT", "A44_PROFILE", "A44_HOME", "A44_CONFIG",
     "A44_TEST_POSTGRES_DSN", "A44_TEST_KAFKA", "A44_TEST_BROKER",
     "A44_CRASH_POINT", "A44_CRASH_MARK",
 }  # fmt: skip

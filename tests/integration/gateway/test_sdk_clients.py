@@ -143,7 +143,7 @@ async def test_a_result_comes_as_soon_as_the_run_ends(gateway: Gateway, client: 
 async def test_a_question_for_a_run_may_wait_for_its_end(gateway: Gateway, secret: str) -> None:
     started = (await gateway.run("k1", input={})).body["run_id"]
     early = await gateway.call("GET", f"/v1/automation/runs/{started}?wait=0.1")
-    assert (early.status, early.body["state"]) == (200, "pending")
+    assert (early.status, early.body["state"]) == (200, "granted")
     waiting = asyncio.create_task(gateway.call("GET", f"/v1/automation/runs/{started}?wait=30"))
     await end_run(gateway.dsn, started, state="succeeded", result="1")
     assert (await waiting).body["state"] == "succeeded"

@@ -36,7 +36,7 @@ class Outcome:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home of the command, and nothing of the user's environment."""
-    for name in ("A44_URL", "A44_TOKEN", "A44_PROJECT", "A44_CONFIG", "NO_COLOR"):
+    for name in ("A44_URL", "A44_TOKEN", "A44_PROJECT", "A44_PROFILE", "A44_CONFIG", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     folder = tmp_path / "home"
     monkeypatch.setenv("A44_HOME", str(folder))

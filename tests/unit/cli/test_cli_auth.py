@@ -1,4 +1,4 @@
-"""`a44 auth` and the credentials file: owner-only, whole, by project; the environment over it."""
+"""`a44 auth` and the credentials file: owner-only, whole, by profile; the environment over it."""
 
 import io
 import json
@@ -43,7 +43,7 @@ def test_a_token_that_is_not_valid_or_of_another_project_is_not_stored(
 def test_a_login_can_be_stored_without_the_service(a44: Command, home: Path) -> None:
     arguments = ("--url", "http://127.0.0.1:9", "--token", "t", "--no-verify")
     assert a44("auth", "login", "--project", "pj_x", *arguments).code == 0
-    assert read_credentials().projects["pj_x"] == Login("http://127.0.0.1:9", "t")
+    assert read_credentials().profiles["pj_x"] == Login("http://127.0.0.1:9", "t", "pj_x")
 
 
 def test_credentials_that_others_can_read_are_refused_with_the_way_out(
@@ -105,13 +105,13 @@ def test_no_credentials_say_how_to_get_some(a44: Command, home: Path) -> None:
 def test_use_selects_and_logout_forgets(a44: Command, home: Path) -> None:
     for name in ("pj_a", "pj_b"):
         a44("auth", "login", "--project", name, "--url", "http://127.0.0.1:9", "--token", "t", "--no-verify")
-    assert read_credentials().default_project == "pj_b"
+    assert read_credentials().default == "pj_b"
     assert a44("auth", "use", "pj_a").code == 0
-    assert read_credentials().default_project == "pj_a"
+    assert read_credentials().default == "pj_a"
     assert a44("auth", "use", "pj_none").code == 2
     assert a44("auth", "logout", "--project", "pj_a").code == 0
-    assert set(read_credentials().projects) == {"pj_b"}
-    assert read_credentials().default_project is None
+    assert set(read_credentials().profiles) == {"pj_b"}
+    assert read_credentials().default is None
 
 
 def test_there_is_no_question_without_a_terminal(a44: Command, service: RestService, home: Path) -> None:
@@ -122,28 +122,28 @@ def test_there_is_no_question_without_a_terminal(a44: Command, service: RestServ
 
 def test_logins_at_the_same_time_all_survive(home: Path) -> None:
     def log_in(number: int) -> None:
-        change_credentials(lambda stored: stored.with_login(f"pj_{number}", Login("http://127.0.0.1:9", "t")))
+        change_credentials(lambda stored: stored.with_login(f"pj_{number}", Login("http://127.0.0.1:9", "t", "pj_a")))
 
     threads = [threading.Thread(target=log_in, args=(number,)) for number in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(read_credentials().projects) == 20
+    assert len(read_credentials().profiles) == 20
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    change_credentials(lambda stored: stored.with_login("pj_a", Login("http://127.0.0.1:9", "t")))
+    change_credentials(lambda stored: stored.with_login("pj_a", Login("http://127.0.0.1:9", "t", "pj_a")))
 
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", refuse)
     with pytest.raises(Refused, match="No space left"):
-        change_credentials(lambda stored: stored.with_login("pj_b", Login("http://127.0.0.1:9", "t")))
+        change_credentials(lambda stored: stored.with_login("pj_b", Login("http://127.0.0.1:9", "t", "pj_a")))
     monkeypatch.undo()
     assert [path.name for path in home.iterdir()] == ["credentials"]
-    assert list(json.loads((home / "credentials").read_text())["projects"]) == ["pj_a"]
+    assert list(json.loads((home / "credentials").read_text())["profiles"]) == ["pj_a"]
 
 
 def test_a_token_in_clear_text_over_the_network_is_warned_about(a44: Command, home: Path) -> None:
