@@ -115,7 +115,10 @@ OPERATIONS: Final[Sequence[Operation]] = (
             "limit": {"type": "integer", "minimum": 1, "default": RunFilter().limit}, "after": _TEXT,
         },
     ),
-    Operation("get", f"{API}/runs/{{run}}", "One run, with its attempts", {200: _RUN}),
+    Operation(
+        "get", f"{API}/runs/{{run}}", "One run, with its attempts; with `wait`, once it has ended", {200: _RUN},
+        query={"wait": {"type": "number", "minimum": 0}},
+    ),
     Operation(
         "get", f"{API}/runs/{{run}}/log", "A run's records as server-sent events", {200: "text/event-stream"},
         query={"follow": {"type": "boolean", "default": True}},
