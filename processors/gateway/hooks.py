@@ -8,7 +8,6 @@ import hashlib
 from datetime import datetime
 from functools import partial
 
-import msgspec
 from aiohttp import web
 
 from processors.gateway.bodies import read_body, require_json
@@ -17,7 +16,7 @@ from processors.gateway.parts import Parts, PassedOverError, json_response
 from processors.gateway.signatures import SIGNATURE, TIMESTAMP, header_bytes, same, seconds_off
 from processors.ports.catalog import CatalogSnapshot, Trigger
 from processors.ports.door import Acceptance
-from processors.runtime.matching import WEBHOOK, EventScope, accepts, run_of, webhook_event_type
+from processors.runtime.matching import WEBHOOK, EventScope, accepts, keyed, run_of, webhook_event_type
 from schemas import strict_json
 from schemas.envelope import Envelope, encode_envelope
 from schemas.errors import Refused
@@ -122,8 +121,5 @@ def _read(trigger: Trigger, body: bytes, key: str | None, now: datetime) -> tupl
         trigger_id=trigger.trigger_id,
         project_id=trigger.project_id,
     )
-    scope = EventScope(envelope, data)
-    if trigger.spec.partition_key is not None:
-        lane = trigger.spec.partition_of(scope.event)
-        scope = EventScope(msgspec.structs.replace(envelope, partition_key=lane), data)
+    scope = keyed(trigger, EventScope(envelope, data))
     return scope, digest.digest(), "body" if key is None else "header"

@@ -23,10 +23,13 @@ _EMPTY = msgspec.Raw(b"{}")
 
 
 class RunFields(msgspec.Struct, forbid_unknown_fields=True):
-    """`version` is a label such as `3` or `3-dev.2`; None takes the latest."""
+    """`version` is a label such as `3` or `3-dev.2`; None takes the trigger's. `trigger` names a manual trigger, where
+    the workflow has several.
+    """
 
     input: msgspec.Raw = msgspec.field(default_factory=lambda: _EMPTY)
     version: str | int | None = None
+    trigger: str | None = None
 
 
 class ManualRuns:
@@ -67,6 +70,7 @@ class ManualRuns:
             idempotency_key=key,
             occurred_at=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             input_text=bytes(fields.input).decode(),
+            trigger_id=fields.trigger,
         )
         return Acceptance(
             project_id=project_id,
@@ -83,6 +87,8 @@ class ManualRuns:
 
 
 def _request_hash(workflow_id: str, fields: RunFields) -> bytes:
-    """What the key stands for: this workflow, this version if one was named, and the input as it was sent."""
+    """What the key stands for: this workflow, the version and the trigger that were named, and the input as sent."""
     version = "" if fields.version is None else str(fields.version)
-    return hashlib.sha256(b"\0".join((b"manual", workflow_id.encode(), version.encode(), fields.input))).digest()
+    trigger = () if fields.trigger is None else (fields.trigger.encode(),)
+    said = (b"manual", workflow_id.encode(), version.encode(), fields.input, *trigger)
+    return hashlib.sha256(b"\0".join(said)).digest()

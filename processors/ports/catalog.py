@@ -100,6 +100,15 @@ class CatalogSnapshot:
     by_version: Mapping[tuple[str, str, int], Definition]
     by_label: Mapping[tuple[str, str, str], Definition]
 
+    @cached_property
+    def manual(self) -> Mapping[tuple[str, str], Sequence[Trigger]]:
+        """The triggers for runs by hand, by project and workflow."""
+        found: dict[tuple[str, str], list[Trigger]] = {}
+        for trigger in self.triggers.values():
+            if trigger.type == "manual":
+                found.setdefault((trigger.project_id, trigger.workflow_id), []).append(trigger)
+        return found
+
     def definition_for(self, trigger: Trigger) -> Definition | None:
         """The version that a trigger's runs take now."""
         if trigger.pinned_version is None:

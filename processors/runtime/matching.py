@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+import msgspec
+
 from processors.ports.catalog import CatalogSnapshot, Definition, Trigger
 from processors.ports.runs import NewRun
 from schemas import strict_json
@@ -71,8 +73,10 @@ def match(snapshot: CatalogSnapshot, envelope: Envelope, *, millis: int | None =
         return [refused]
     for trigger in triggers:
         try:
-            if trigger.type == WEBHOOK or accepts(trigger, scope):
+            if trigger.type == WEBHOOK:
                 found.append(run_of(snapshot, trigger, scope, millis=millis))
+            elif accepts(trigger, scope):
+                found.append(run_of(snapshot, trigger, keyed(trigger, scope), millis=millis))
         except Refused as refused:
             found.append(_about(trigger, refused))
     return found
@@ -82,6 +86,17 @@ def accepts(trigger: Trigger, scope: EventScope) -> bool:
     """Whether the trigger's filter lets the event pass. Raises Refused E_FILTER_ERROR."""
     spec = trigger.spec
     return spec.filter is None or spec.accepts(scope.event)
+
+
+def keyed(trigger: Trigger, scope: EventScope) -> EventScope:
+    """The event with the partition key that its trigger gives it; a webhook's door does this once, for good.
+
+    Raises Refused E_EXPRESSION.
+    """
+    if trigger.spec.partition_key is None:
+        return scope
+    key = trigger.spec.partition_of(scope.event)
+    return EventScope(msgspec.structs.replace(scope.envelope, partition_key=key), scope.data)
 
 
 def run_of(snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope, *, millis: int | None = None) -> NewRun:
@@ -105,12 +120,19 @@ def manual_run(
     idempotency_key: str,
     occurred_at: str,
     input_text: str,
+    trigger_id: str | None = None,
 ) -> NewRun:
-    """A run asked for by hand. `version` is a label such as `3`; None takes the latest.
+    """A run asked for by hand, by the manual trigger that is named, or by the workflow's own where it has one.
 
-    Raises Refused E_WORKFLOW_NOT_FOUND, E_VERSION_UNKNOWN, E_EXPRESSION.
+    `version` is a label such as `3`; None takes the trigger's, or the latest.
+    Raises Refused E_TRIGGER_NOT_FOUND, E_WORKFLOW_NOT_FOUND, E_VERSION_UNKNOWN, E_EXPRESSION.
     """
-    definition = _chosen(snapshot, project_id, workflow_id, version)
+    trigger = _manual_trigger(snapshot, project_id, workflow_id, trigger_id)
+    if trigger is None or version is not None:
+        definition = _chosen(snapshot, project_id, workflow_id, version)
+    else:
+        definition = _definition(snapshot, trigger)
+    chosen = MANUAL_TRIGGER if trigger is None else trigger.trigger_id
     envelope = Envelope(
         id=event_id,
         type=f"manual.{workflow_id.removeprefix('wf_')}",
@@ -118,11 +140,29 @@ def manual_run(
         partition_key=idempotency_key,
         occurred_at=occurred_at,
         data=input_text,
-        trigger_id=MANUAL_TRIGGER,
+        trigger_id=chosen,
         project_id=project_id,
     )
-    run_id = run_id_of(event_id, MANUAL_TRIGGER, envelope.operation_version)
-    return _new_run(snapshot, definition, EventScope(envelope), run_id, MANUAL_TRIGGER)
+    run_id = run_id_of(event_id, chosen, envelope.operation_version)
+    return _new_run(snapshot, definition, EventScope(envelope), run_id, chosen)
+
+
+def _manual_trigger(
+    snapshot: CatalogSnapshot, project_id: str, workflow_id: str, trigger_id: str | None
+) -> Trigger | None:
+    """The manual trigger that a run by hand goes through; None where none is declared."""
+    manual = snapshot.manual.get((project_id, workflow_id), ())
+    if trigger_id is None and len(manual) <= 1:
+        return manual[0] if manual else None
+    names = [trigger.trigger_id for trigger in manual]
+    if trigger_id in names:
+        return manual[names.index(trigger_id)]
+    known = f"its manual triggers are {', '.join(names)}" if names else "it has no manual trigger"
+    if trigger_id is None:
+        raise Refused(
+            "E_TRIGGER_NOT_FOUND", f"{workflow_id} can be started in several ways: {known}; name one in `trigger`"
+        )
+    raise Refused("E_TRIGGER_NOT_FOUND", f"{trigger_id[:80]!r} starts no {workflow_id} by hand: {known}")
 
 
 def _triggers_for(snapshot: CatalogSnapshot, envelope: Envelope) -> Sequence[Trigger]:

@@ -54,6 +54,32 @@ async def test_without_a_key_there_is_no_run(gateway: Gateway) -> None:
     assert await gateway.rows("select run_id from automation.live_runs") == []
 
 
+async def test_a_run_by_hand_goes_through_the_workflow_s_manual_trigger(gateway: Gateway) -> None:
+    one = "name: refund\nversion: 1\nsteps: [{id: nap, uses: sleep, duration: 1s}]\n"
+    trigger = "- {id: trg_refund, type: manual, workflow: wf_refund, version: 1}\n"
+    await gateway.publish({"one.yaml": one, "t.yaml": trigger})
+    await gateway.publish({"one.yaml": one.replace("version: 1", "version: 2")})
+    for key, fields, version in (("k1", {}, "1"), ("k2", {"trigger": "trg_refund"}, "1"), ("k3", {"version": 2}, "2")):
+        answer = await gateway.call(
+            "POST",
+            "/v1/automation/workflows/wf_refund/runs",
+            json=fields,
+            headers={"A44-Idempotency-Key": key},
+        )
+        [row] = await gateway.rows(
+            "select version, trigger_id from automation.live_runs where run_id = %s", answer.body["run_id"]
+        )
+        assert (row["version"], row["trigger_id"]) == (version, "trg_refund")
+    for fields, status in (({"trigger": "trg_other"}, 404), ({"trigger": "trg_refund"}, 422)):
+        answer = await gateway.call(
+            "POST",
+            "/v1/automation/workflows/wf_refund/runs",
+            json=fields,
+            headers={"A44-Idempotency-Key": "k1"},
+        )
+        assert answer.status == status
+
+
 async def test_a_repeated_call_finds_its_run_and_its_state(gateway: Gateway) -> None:
     first = await gateway.run("k1", input={"a": 1})
     again = await gateway.run("k1", input={"a": 1})

@@ -39,6 +39,20 @@ steps:
     uses: sleep
     duration: 1s
 """
+SORTED = """
+name: sorted-orders
+version: 1
+trigger:
+  event: order.sorted
+  partitionKey: "shop-{{ data.shop }}"
+concurrency:
+  max: 3
+  partitionKey: "{{ event.partition_key }}"
+steps:
+  - id: nap
+    uses: sleep
+    duration: 1s
+"""
 
 
 class Told:

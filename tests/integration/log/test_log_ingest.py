@@ -206,6 +206,16 @@ async def test_places_in_a_lane_follow_the_offsets_within_a_poll_and_across_poll
         assert [row["ready"] for row in rows] == [True] + [False] * 19
 
 
+async def test_a_trigger_s_own_key_is_the_lane_of_what_it_makes(stage: Stage) -> None:
+    topic = Topic()
+    await stage.ingest([topic.direct(type="order.sorted", data=f'{{"shop": {n % 2}}}') for n in range(4)])
+    rows = await stage.lab.rows(
+        "select lane, partition_key, lane_seq from automation.live_runs order by lane, lane_seq"
+    )
+    told = [(row["lane"], row["partition_key"], row["lane_seq"]) for row in rows]
+    assert told == [("shop-0", "shop-0", 1), ("shop-0", "shop-0", 2), ("shop-1", "shop-1", 1), ("shop-1", "shop-1", 2)]
+
+
 async def test_a_poll_of_two_thousand_records_is_quick(stage: Stage) -> None:
     topic = Topic()
     await stage.ingest([topic.direct()])

@@ -1,8 +1,11 @@
 """Which runs an envelope makes, without any service around."""
 
+from dataclasses import replace
+
 import pytest
 from msgspec.structs import asdict
 
+from processors.ports.catalog import CatalogSnapshot
 from processors.ports.runs import NewRun
 from processors.runtime.matching import EventScope, manual_run, match, run_of, webhook_event_type
 from schemas.envelope import Envelope
@@ -148,3 +151,79 @@ def test_a_run_by_hand_takes_the_latest_or_the_named_version() -> None:
         manual_run(SNAPSHOT, version=None, **{**asked, "project_id": "pj_other"})
     with pytest.raises(Refused, match="E_EXPRESSION"):
         manual_run(SNAPSHOT, version=None, **{**asked, "input_text": "{}"})
+
+
+def test_an_event_trigger_s_own_key_is_the_run_s_partition_key_and_lane() -> None:
+    trigger = (
+        "- {id: trg_paid, type: event, event: paid, workflow: wf_notify, "
+        "partitionKey: '{{ data.shop }}-{{ event.partition_key }}'}"
+    )
+    snapshot = snapshot_of({"plain.yaml": PLAIN, "triggers.yaml": trigger})
+    [run] = match(snapshot, _event('{"shop": 7}', type="paid"))
+    assert isinstance(run, NewRun)
+    assert (run.partition_key, run.lane) == ("7-cust_1", "7-cust_1")
+    assert _told(match(snapshot, _event("{}", type="paid"))) == ["E_EXPRESSION"]
+
+
+def test_a_webhook_s_own_key_is_given_by_its_door_and_not_a_second_time() -> None:
+    trigger = "- {id: trg_erp, type: webhook, workflow: wf_notify, partitionKey: '{{ event.partition_key }}-x'}"
+    snapshot = snapshot_of({"plain.yaml": PLAIN, "triggers.yaml": trigger})
+    given = _event("{}", type=webhook_event_type("trg_erp"), trigger_id="trg_erp", partition_key="k-x")
+    [run] = match(snapshot, given)
+    assert isinstance(run, NewRun)
+    assert run.lane == "k-x"
+
+
+NEWER = PLAIN.replace("version: 1", "version: 2")
+PINNED = """
+- {id: trg_old, type: event, event: paid, workflow: wf_notify, version: 1}
+- {id: trg_new, type: event, event: paid, workflow: wf_notify}
+- {id: trg_by_hand, type: manual, workflow: wf_notify, version: 1}
+- {id: trg_refund, type: manual, workflow: wf_refund_review}
+- {id: trg_refund_again, type: manual, workflow: wf_refund_review}
+"""
+
+
+def _two_versions() -> CatalogSnapshot:
+    old = snapshot_of({"flow.yaml": FLOW, "plain.yaml": PLAIN, "triggers.yaml": PINNED})
+    new = snapshot_of({"plain.yaml": NEWER})
+    return replace(
+        old,
+        latest={**old.latest, **new.latest},
+        by_version={**old.by_version, **new.by_version},
+        by_label={**old.by_label, **new.by_label},
+    )
+
+
+TWO_VERSIONS = _two_versions()
+
+
+def test_a_pinned_trigger_keeps_its_version_and_the_others_take_the_latest() -> None:
+    made = [one for one in match(TWO_VERSIONS, _event("{}", type="paid")) if isinstance(one, NewRun)]
+    assert [(one.trigger_id, one.version) for one in made] == [("trg_new", "2"), ("trg_old", "1")]
+
+
+BY_HAND = {
+    "project_id": PROJECT,
+    "event_id": new_event_id(MILLIS),
+    "idempotency_key": "manual-1",
+    "occurred_at": "2026-07-19T14:02:11.884Z",
+    "input_text": '{"order": {"id": 1}}',
+}
+
+
+def test_a_declared_manual_trigger_gives_runs_by_hand_its_version_and_its_name() -> None:
+    run = manual_run(TWO_VERSIONS, workflow_id="wf_notify", version=None, **BY_HAND)
+    assert (run.trigger_id, run.version) == ("trg_by_hand", "1")
+    named = manual_run(TWO_VERSIONS, workflow_id="wf_notify", version="2", trigger_id="trg_by_hand", **BY_HAND)
+    assert (named.trigger_id, named.version) == ("trg_by_hand", "2")
+
+
+def test_of_several_manual_triggers_one_is_named() -> None:
+    run = manual_run(
+        TWO_VERSIONS, workflow_id="wf_refund_review", version=None, trigger_id="trg_refund_again", **BY_HAND
+    )
+    assert run.trigger_id == "trg_refund_again"
+    for unclear in (None, "trg_by_hand", "trg_gone"):
+        with pytest.raises(Refused, match=r"trg_refund, trg_refund_again.*E_TRIGGER_NOT_FOUND"):
+            manual_run(TWO_VERSIONS, workflow_id="wf_refund_review", version=None, trigger_id=unclear, **BY_HAND)
