@@ -31,6 +31,7 @@ COMMANDS = {
     commands.BodyLost: "The step host died with the run in it. Where the run is not suspected, it does not count.",
     commands.Diverged: "The body cannot go on as it is: replay took another way, or the bundle is broken.",
     commands.Cancel: "Mail: somebody wants the run to stop.",
+    commands.TooOld: "It was first claimed when its event was too old for its trigger: it ends without a body.",
     commands.DeadlinePassed: "The run's time is over: it is stopped as by a cancel, whatever it is doing.",
 }
 REQUESTS = {

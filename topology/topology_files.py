@@ -81,22 +81,13 @@ def _read_trigger(document: Document, path: Path, item: Any, parts: Parts) -> No
     if isinstance(read, ScheduleItem):
         found = "triggers of type `schedule` are not available in this version; event, webhook and manual are"
         raise _problem(document, (*path, "type"), found)
-    if isinstance(read, EventItem | WebhookItem):
-        _check_deliver(document, path, read)
     shape = read.model_dump(exclude={"deliver"}, exclude_none=True)
+    if isinstance(read, EventItem | WebhookItem):
+        shape |= read.deliver.flat()
     trigger = TriggerSpec.model_validate(shape)
     parts.declared.append((trigger, document.place((*path, "id"))))
     place = document.place((*path, "version" if read.version else "workflow"))
     parts.references.append(Reference("workflow", read.workflow, place, read.version))
-
-
-def _check_deliver(document: Document, path: Path, item: EventItem | WebhookItem) -> None:
-    if item.deliver.max_age is not None:
-        found = "`maxAge` is not available in this version; remove it"
-        raise Problems([Refused("E_SPEC_INVALID", found, document.key_place((*path, "deliver", "maxAge")))])
-    if not item.deliver.drop_on_filter_miss:
-        found = "`dropOnFilterMiss: false` is not available in this version: a miss is counted and dropped"
-        raise _problem(document, (*path, "deliver", "dropOnFilterMiss"), found)
 
 
 def _problem(document: Document, path: Path, message: str) -> Problems:

@@ -1,13 +1,13 @@
 """Triggers: which origin starts which workflow. Items of a topology file, or `trigger` of a workflow file.
 
-Schedules and `maxAge` are read and checked, and then refused: they belong to a later version.
+Schedules are read and checked, and then refused: they belong to a later version.
 """
 
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, StrictInt
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, field_validator
 
 from topology.expressions import FILTER_VARIABLES, Filter, compile_filter
 from topology.lanes import lane_value
@@ -41,6 +41,8 @@ class TriggerSpec(Spec):
     filter: FilterText | None = None
     partition_key: FilterKey | None = None
     require_idempotency_key: StrictBool = False
+    # Left out where it says nothing: the checksums of what was published before there was such a thing hold.
+    max_age: Annotated[Length | None, Field(exclude_if=lambda told: told is None)] = None
     owner: Literal["topology", "workflow"] = "topology"
 
     @cached_property
@@ -65,10 +67,21 @@ class TriggerSpec(Spec):
 
 
 class Deliver(Spec):
-    """How a trigger's events are delivered."""
+    """How a trigger's events are delivered: only while they are at most so old."""
 
     max_age: Length | None = None
     drop_on_filter_miss: StrictBool = True
+
+    @field_validator("drop_on_filter_miss")
+    @classmethod
+    def _known(cls, told: bool) -> bool:
+        if not told:
+            raise fault("`dropOnFilterMiss: false` is not available in this version: a miss is counted and dropped")
+        return told
+
+    def flat(self) -> dict[str, Any]:
+        """As fields of a trigger."""
+        return self.model_dump(exclude={"drop_on_filter_miss"}, exclude_none=True)
 
 
 class _Item(Spec):
@@ -127,6 +140,7 @@ class WebhookOptions(Spec):
     filter: FilterText | None = None
     partition_key: FilterKey | None = None
     require_idempotency_key: StrictBool = False
+    deliver: Deliver = Deliver()
 
 
 def _webhook_options(value: object) -> object:
@@ -138,31 +152,38 @@ def _webhook_options(value: object) -> object:
 class WorkflowTrigger(Spec):
     """`trigger:` of a workflow file: an event, a webhook, or both."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"schedule", "cron", "tz", "deliver"})
+    later: ClassVar[frozenset[str]] = frozenset({"schedule", "cron", "tz"})
 
     id: TriggerId | None = None
     event: EventType | None = None
     filter: FilterText | None = None
     partition_key: FilterKey | None = None
+    deliver: Deliver = Deliver()
     webhook: Annotated[WebhookOptions | None, BeforeValidator(_webhook_options)] = None
+
+
+_OF_THE_EVENT = {"filter": "filter", "partition_key": "partitionKey", "deliver": "deliver"}
 
 
 def triggers_of_workflow(declared: WorkflowTrigger, workflow_id: str, version: int) -> list[TriggerSpec]:
     """The triggers that a workflow file declares for its own version. Raises a validator's fault."""
     if declared.event is None and declared.webhook is None:
         raise fault("a trigger names an `event`, or has `webhook: true`")
-    if declared.event is None and declared.filter is not None:
-        raise fault("`filter` belongs to `event`; a webhook's own goes inside `webhook:`", path=("filter",))
+    for field, key in _OF_THE_EVENT.items():
+        if declared.event is None and field in declared.model_fields_set:
+            raise fault(f"`{key}` belongs to `event`; a webhook's own goes inside `webhook:`", path=(key,))
     found: list[TriggerSpec] = []
     common = {"workflow": workflow_id, "version": version, "owner": "workflow"}
     plain_name = workflow_id.removeprefix("wf_")
     if declared.event is not None:
         default = f"trg_{plain_name}_event"
         shape = declared.model_dump(include={"event", "filter", "partition_key"}, exclude_none=True)
+        shape |= declared.deliver.flat()
         found.append(TriggerSpec.model_validate(shape | common | {"id": declared.id or default, "type": "event"}))
     if declared.webhook is not None:
         own = None if declared.event is not None else declared.id
         chosen = declared.webhook.id or own or f"trg_{plain_name}_webhook"
-        shape = declared.webhook.model_dump(exclude={"id"}, exclude_none=True)
+        shape = declared.webhook.model_dump(exclude={"id", "deliver"}, exclude_none=True)
+        shape |= declared.webhook.deliver.flat()
         found.append(TriggerSpec.model_validate(shape | common | {"id": chosen, "type": "webhook"}))
     return found

@@ -70,10 +70,16 @@ class Cancel(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
+class TooOld(msgspec.Struct, frozen=True, gc=False):
+    """Claimed for the first time when its event was too old for its trigger. It has no body, and gets none."""
+
+    since: datetime
+
+
 class DeadlinePassed(msgspec.Struct, frozen=True, gc=False):
     """The run's time is over, whatever it is doing and however many tries are left."""
 
     at: datetime
 
 
-Command = Claimed | Turn | Done | Failed | Due | BodyLost | Diverged | Cancel | DeadlinePassed
+Command = Claimed | Turn | Done | Failed | Due | BodyLost | Diverged | Cancel | TooOld | DeadlinePassed

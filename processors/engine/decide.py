@@ -19,6 +19,7 @@ from processors.engine.commands import (
     Done,
     Due,
     Failed,
+    TooOld,
     Turn,
 )
 from processors.engine.effects import Arm, Block, CancelStep, CloseBody, StartBody
@@ -29,6 +30,8 @@ from processors.engine.state import (
     DEADLINE,
     DEADLINE_TYPE,
     FIRST_TELLING_CRASH,
+    TOO_OLD,
+    TOO_OLD_TYPE,
     Item,
     Phase,
     RunState,
@@ -64,14 +67,24 @@ def _dispatch(ledger: Ledger, command: Command) -> None:
             _body_lost(ledger, command)
         case Diverged():
             _diverged(ledger, command.error)
-        case Cancel():
-            message = f"cancelled by {command.actor}: {command.reason}"
-            _stop(ledger, ErrorInfo(CANCELLED, "Cancelled", message, retryable=False))
-        case DeadlinePassed():
-            message = f"the run had not ended by its deadline, {command.at.isoformat(timespec='milliseconds')}"
-            _stop(ledger, ErrorInfo(DEADLINE, DEADLINE_TYPE, message, retryable=False))
+        case Cancel() | TooOld() | DeadlinePassed():
+            _stop(ledger, _why(command))
         case _:
             assert_never(command)
+
+
+def _why(command: Cancel | TooOld | DeadlinePassed) -> ErrorInfo:
+    match command:
+        case Cancel():
+            return ErrorInfo(CANCELLED, "Cancelled", f"cancelled by {command.actor}: {command.reason}", retryable=False)
+        case TooOld():
+            message = (
+                f"its event was wanted until {command.since.isoformat(timespec='milliseconds')}; nothing was begun"
+            )
+            return ErrorInfo(TOO_OLD, TOO_OLD_TYPE, message, retryable=False)
+        case DeadlinePassed():
+            message = f"the run had not ended by its deadline, {command.at.isoformat(timespec='milliseconds')}"
+            return ErrorInfo(DEADLINE, DEADLINE_TYPE, message, retryable=False)
 
 
 def _claimed(ledger: Ledger, command: Claimed) -> None:

@@ -62,6 +62,8 @@ class Closing(msgspec.Struct, frozen=True, gc=False):
 CANCELLED = "E_CANCELLED"
 DEADLINE = "E_DEADLINE"
 DEADLINE_TYPE = "DeadlinePassed"
+TOO_OLD = "E_EVENT_TOO_OLD"
+TOO_OLD_TYPE = "EventTooOld"
 
 
 def cancels(error: ErrorInfo | None) -> bool:
@@ -69,6 +71,11 @@ def cancels(error: ErrorInfo | None) -> bool:
     error of that code.
     """
     return error is not None and (error.code == CANCELLED or (error.code, error.type) == (DEADLINE, DEADLINE_TYPE))
+
+
+def is_too_old(error: ErrorInfo | None) -> bool:
+    """Whether a run ended because its event was too old, and not by a step's own error of that code."""
+    return error is not None and (error.code, error.type) == (TOO_OLD, TOO_OLD_TYPE)
 
 
 MOST_CRASHES = 5

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from processors.engine.effects import End
 from processors.engine.moves import RunStatus
-from processors.engine.state import RunState
+from processors.engine.state import RunState, is_too_old
 from processors.executor.live_run import LiveRun
 from processors.ports.journal import RunEnd
 from schemas.ids import dead_letter_id
@@ -41,6 +41,8 @@ def end_of(run: LiveRun, end: End, now: datetime) -> RunEnd:
 def _why(state: RunState, error: ErrorInfo | None) -> tuple[str, str]:
     """The classified reason, and one sentence without user data."""
     code = error.code if error else "E_STEP_FAILED"
+    if is_too_old(error):
+        return "event_too_old", f"the run got its turn when its event was too old: {code}"
     if code == CRASH_LOOP:
         return "max_attempts_exceeded", f"the run ended its step hosts again and again: {code}"
     for name, item in state.items.items():

@@ -1,6 +1,7 @@
 """The state of a run from its log. One that this version cannot read costs its own run and no other: it is blocked."""
 
 from collections.abc import Sequence
+from datetime import UTC
 
 import structlog
 
@@ -29,5 +30,7 @@ def recalled(claim: Claim, log: Sequence[Record] | UnreadableLog) -> tuple[RunSt
     if isinstance(log, UnreadableLog):
         _log.error("log_unreadable", run_id=claim.run_id, reason=log.reason)
         state, command = RunState(claim.run_id, claim.generation, log.seq), commands.Diverged(UNREADABLE)
+    elif claim.is_stale and claim.stale_at is not None:
+        command = commands.TooOld(claim.stale_at.astimezone(UTC))
     state.most_crashes, state.crashes = claim.max_attempts, claim.crashes
     return state, command

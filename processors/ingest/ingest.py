@@ -26,6 +26,7 @@ from schemas.framing import decode_records
 from schemas.ids import MAX_MILLIS, computed_dead_letter_id, event_millis
 
 SEQ_HEADER = "a44-seq"
+TOO_OLD = "E_EVENT_TOO_OLD"
 MOST_SEQ_DIGITS = 18
 MOST_RECORDS = 1_000
 MOST_BYTES = 8_000_000
@@ -84,7 +85,8 @@ class Ingest:
                     harvest.dead.append(_dead(record, None, "undecodable", envelope))
                     continue
                 accepted = None if number is None else _accepted_at(envelope, now_millis)
-                found = match(snapshot, envelope, millis=now_millis if accepted is None else _millis(accepted))
+                millis = now_millis if accepted is None else _millis(accepted)
+                found = match(snapshot, envelope, millis=millis, now=now)
                 self._take(harvest, record, envelope, accepted, found)
         _fold_repeated_runs(harvest)
 
@@ -163,7 +165,8 @@ class Ingest:
         )
         for place, one in enumerate(found):
             if isinstance(one, Refused):
-                harvest.dead.append(_dead(record, envelope.project_id, "permanent_error", one, place))
+                reason = "event_too_old" if one.code == TOO_OLD else "permanent_error"
+                harvest.dead.append(_dead(record, envelope.project_id, reason, one, place))
             else:
                 harvest.runs.append(one)
         if not found:

@@ -48,6 +48,12 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     owner_lost: bool
     has_mail: bool
     deadline_at: datetime | None = None
+    stale_at: datetime | None = None
+
+    @property
+    def is_stale(self) -> bool:
+        """Nobody had claimed it before its event was too old: it is not begun, whoever claims it after that."""
+        return self.stale_at is not None and self.started_at > self.stale_at
 
 
 class Mail(msgspec.Struct, frozen=True, gc=False):

@@ -7,7 +7,7 @@ class NewRun(msgspec.Struct, frozen=True, gc=False):
     """One run to be made. `lane` is its lane's value; `ordered` says whether the lane keeps order.
 
     Times are ISO-8601 UTC text; `input` is JSON text, byte for byte as it was sent; `deadline` is in seconds from
-    acceptance.
+    acceptance. A run that is first claimed after `stale_at` is too old to begin.
     """
 
     run_id: str
@@ -29,6 +29,7 @@ class NewRun(msgspec.Struct, frozen=True, gc=False):
     occurred_at: str
     input: str
     deadline: float | None = None
+    stale_at: str | None = None
 
 
 class Grant(msgspec.Struct, frozen=True, gc=False):

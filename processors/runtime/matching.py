@@ -6,6 +6,7 @@ of the run, so that the caller keeps it; one bad trigger costs its neighbours no
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +23,7 @@ from topology.names import hint
 MANUAL_TRIGGER = "trg_manual"
 WEBHOOK = "webhook"
 _UNREAD = object()
+_NEVER = datetime(9999, 1, 1, tzinfo=UTC)  # what cannot be counted on to here cannot be stored either
 
 
 class EventScope:
@@ -61,9 +63,12 @@ def webhook_event_type(trigger_id: str) -> str:
     return f"{WEBHOOK}.{trigger_id.removeprefix('trg_')}"
 
 
-def match(snapshot: CatalogSnapshot, envelope: Envelope, *, millis: int | None = None) -> list[NewRun | Refused]:
+def match(
+    snapshot: CatalogSnapshot, envelope: Envelope, *, millis: int | None = None, now: datetime | None = None
+) -> list[NewRun | Refused]:
     """The runs of one envelope, in order of trigger id. `millis`, the stored time of acceptance, is needed
-    for events whose id was chosen by their producer (see `schemas.ids.run_id`).
+    for events whose id was chosen by their producer (see `schemas.ids.run_id`). Where `now` is told, events that are
+    too old for their trigger are refused; the run that a door has promised is made, and ends when it is claimed.
     """
     scope = EventScope(envelope)
     found: list[NewRun | Refused] = []
@@ -76,6 +81,7 @@ def match(snapshot: CatalogSnapshot, envelope: Envelope, *, millis: int | None =
             if trigger.type == WEBHOOK:
                 found.append(run_of(snapshot, trigger, scope, millis=millis))
             elif accepts(trigger, scope):
+                check_age(trigger, envelope, now)
                 found.append(run_of(snapshot, trigger, keyed(trigger, scope), millis=millis))
         except Refused as refused:
             found.append(_about(trigger, refused))
@@ -86,6 +92,22 @@ def accepts(trigger: Trigger, scope: EventScope) -> bool:
     """Whether the trigger's filter lets the event pass. Raises Refused E_FILTER_ERROR."""
     spec = trigger.spec
     return spec.filter is None or spec.accepts(scope.event)
+
+
+def stale_at(trigger: Trigger, envelope: Envelope) -> datetime | None:
+    """From when on the event is too old for the trigger."""
+    if trigger.spec.max_age is None:
+        return None
+    occurred = datetime.fromisoformat(envelope.occurred_at)
+    longest = timedelta(seconds=trigger.spec.max_age)
+    return occurred + longest if occurred < _NEVER - longest else None
+
+
+def check_age(trigger: Trigger, envelope: Envelope, now: datetime | None) -> None:
+    """Raises Refused E_EVENT_TOO_OLD."""
+    ends = stale_at(trigger, envelope)
+    if now is not None and ends is not None and now > ends:
+        raise Refused("E_EVENT_TOO_OLD", f"it occurred at {envelope.occurred_at}, and was wanted until {iso(ends)}")
 
 
 def keyed(trigger: Trigger, scope: EventScope) -> EventScope:
@@ -107,7 +129,9 @@ def run_of(snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope, *, mi
     definition = _definition(snapshot, trigger)
     envelope = scope.envelope
     run_id = run_id_of(envelope.id, trigger.trigger_id, envelope.operation_version, millis)
-    return _new_run(snapshot, definition, scope, run_id, trigger.trigger_id)
+    run = _new_run(snapshot, definition, scope, run_id, trigger.trigger_id)
+    ends = stale_at(trigger, envelope)
+    return run if ends is None else msgspec.structs.replace(run, stale_at=iso(ends))
 
 
 def manual_run(
@@ -246,6 +270,11 @@ def _lane(definition: Definition, scope: EventScope, run_id: str) -> str | None:
         "version": definition.label,
     }
     return spec.lane_of({"input": scope.data, "data": scope.data, "event": scope.event, "run": run})
+
+
+def iso(moment: datetime) -> str:
+    """As envelopes write times."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _about(trigger: Trigger, refused: Refused) -> Refused:

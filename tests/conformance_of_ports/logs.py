@@ -49,7 +49,14 @@ class Log(Protocol):
     async def states(self) -> dict[str, str]: ...
 
 
-def new_run(number: int, lane: str = "lane", *, ordered: bool = False, deadline: float | None = None) -> NewRun:
+def new_run(
+    number: int,
+    lane: str = "lane",
+    *,
+    ordered: bool = False,
+    deadline: float | None = None,
+    stale_at: str | None = None,
+) -> NewRun:
     """Ids in the order of their numbers."""
     event = new_event_id(int(datetime.now(UTC).timestamp() * 1000) + number)
     return NewRun(
@@ -72,6 +79,7 @@ def new_run(number: int, lane: str = "lane", *, ordered: bool = False, deadline:
         occurred_at="2026-07-19T14:00:00Z",
         input=f'{{"n":{number}}}',
         deadline=deadline,
+        stale_at=stale_at,
     )
 
 

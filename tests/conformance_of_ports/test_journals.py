@@ -72,6 +72,19 @@ async def test_a_claim_tells_what_the_run_was_made_of(log: Log) -> None:
     assert abs((journal.now() - claim.started_at).total_seconds()) < 30
 
 
+async def test_a_run_is_stale_by_the_time_of_its_first_claim(log: Log) -> None:
+    await log.queue()
+    moments = {1: None, 2: "2026-07-19T14:00:00.500Z", 3: "9998-01-01T00:00:00Z"}
+    await make(log, *(new_run(number, stale_at=at) for number, at in moments.items()))
+    claims = await claim_all(await log.journal())
+    told = {claim.input: (claim.stale_at, claim.is_stale) for claim in claims}
+    assert told == {
+        '{"n":1}': (None, False),
+        '{"n":2}': (datetime(2026, 7, 19, 14, 0, 0, 500_000, tzinfo=UTC), True),
+        '{"n":3}': (datetime(9998, 1, 1, tzinfo=UTC), False),
+    }
+
+
 async def test_records_come_back_as_they_were_written(log: Log) -> None:
     await log.queue()
     await make(log, new_run(1))

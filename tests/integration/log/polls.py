@@ -53,6 +53,17 @@ steps:
     uses: sleep
     duration: 1s
 """
+RECENT = """
+name: recent-orders
+version: 1
+trigger:
+  event: order.recent
+  deliver: {maxAge: 1h}
+steps:
+  - id: nap
+    uses: sleep
+    duration: 1s
+"""
 
 
 class Told:

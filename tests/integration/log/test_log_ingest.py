@@ -5,7 +5,7 @@ import json
 import time
 from collections import Counter
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -182,6 +182,20 @@ async def test_a_filter_that_cannot_be_asked_is_never_a_silent_drop(stage: Stage
     letters = await stage.lab.rows("select error_code, reason, project_id from automation.dead_letters")
     assert letters == [{"error_code": "E_FILTER_ERROR", "reason": "permanent_error", "project_id": PROJECT}]
     assert stage.ingest.measures.value("events_unmatched_total") == 1
+
+
+async def test_an_event_that_is_too_old_is_a_dead_letter_and_a_recent_one_says_until_when_it_is_wanted(
+    stage: Stage,
+) -> None:
+    topic, now = Topic(), datetime.now(UTC)
+    recent = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    old = topic.direct(type="order.recent", occurred_at="2026-07-19T14:00:00Z")
+    await stage.ingest([old, topic.direct(type="order.recent", occurred_at=recent)])
+    (letter,) = await stage.lab.rows("select * from automation.dead_letters")
+    assert (letter["reason"], letter["error_code"]) == ("event_too_old", "E_EVENT_TOO_OLD")
+    assert (letter["run_id"], letter["project_id"], bytes(letter["raw"])) == (None, PROJECT, old.value)
+    (row,) = await stage.lab.rows("select stale_at - occurred_at as span from automation.live_runs")
+    assert row["span"] == timedelta(hours=1)
 
 
 async def test_a_record_that_stands_twice_in_a_poll_makes_its_run_once(stage: Stage) -> None:

@@ -42,7 +42,14 @@ def columns_of_runs() -> dict[str, list[Any]]:
     lanes = ["hot" if number % 2 else f"lane-{50_001 + number}" for number in range(ROOM)]
     same = {"project_id": PROJECT, "queue_id": QUEUE, "workflow_id": "wf", "definition_id": 1, "version": "1"}
     same |= {"ordered": True, "event_type": "order.paid", "trigger_id": "trg", "idempotency_key": "k", "input": "{}"}
-    same |= {"correlation_id": None, "operation_version": 1, "redrive_count": 0, "accepted_at": None, "deadline": None}
+    same |= {
+        "correlation_id": None,
+        "operation_version": 1,
+        "redrive_count": 0,
+        "accepted_at": None,
+        "deadline": None,
+        "stale_at": None,
+    }
     same |= {"partition_key": "p", "occurred_at": "2026-07-19T14:00:00Z"}
     return {**{name: [value] * ROOM for name, value in same.items()}, "run_id": runs(90_000), "lane": lanes, **EVENTS}
 

@@ -39,6 +39,7 @@ def create_runs(
             accepted_at=since,
             created_at=now,
             deadline_at=None if run.deadline is None else since + timedelta(seconds=run.deadline),
+            stale_at=None if run.stale_at is None else datetime.fromisoformat(run.stale_at),
             ready=seat is None or seat == head + 1,
             vt=vt,
         )
@@ -125,4 +126,5 @@ def claim_of(tables: Tables, live: LiveRun) -> Claim:
         owner_lost=live.owner_lost,
         has_mail=live.has_mail,
         deadline_at=live.deadline_at,
+        stale_at=live.stale_at,
     )

@@ -67,6 +67,7 @@ class LiveRun:
     accepted_at: datetime
     created_at: datetime
     deadline_at: datetime | None
+    stale_at: datetime | None
     ready: bool
     vt: int
     state: str = "pending"

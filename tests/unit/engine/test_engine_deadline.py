@@ -1,6 +1,6 @@
 """A deadline that passes stops a run wherever it is: unborn, in a step, asleep, between two tries, blocked."""
 
-from processors.engine.commands import Claimed, DeadlinePassed, Diverged
+from processors.engine.commands import Claimed, DeadlinePassed, Diverged, TooOld
 from processors.engine.decide import CLOSE_GRACE, CLOSE_TIMER
 from processors.engine.effects import Arm, CancelStep, CloseBody, End, RunStep, StartBody
 from processors.engine.moves import RunStatus
@@ -24,6 +24,15 @@ def test_a_run_that_never_started_is_never_started() -> None:
     run = Stage()
     run.do(PASSED)
     assert_over(run)
+    run.do(Claimed(owner_lost=False))
+    assert not run.has(StartBody)
+
+
+def test_a_run_whose_event_is_too_old_fails_and_is_never_started() -> None:
+    run = Stage()
+    run.do(TooOld(START))
+    end = run.effect(End)
+    assert (end.status, end.error.code if end.error else None) == (RunStatus.FAILED, "E_EVENT_TOO_OLD")
     run.do(Claimed(owner_lost=False))
     assert not run.has(StartBody)
 

@@ -26,7 +26,7 @@ class GenerousJournal:
     async def commit(self, batch: Batch) -> Sequence[Claim]:
         if batch.hinted:
             self.asked.put_nowait(batch.hinted)
-        return [claim(run_id, fence=1, deadline_at=None) for run_id in batch.hinted]
+        return [claim(run_id, fence=1, deadline_at=None, stale_at=None) for run_id in batch.hinted]
 
     async def histories(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Record]]:
         return {}

@@ -1,6 +1,7 @@
 """Which runs an envelope makes, without any service around."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import asdict
@@ -93,6 +94,7 @@ def test_a_run_carries_the_envelope_the_version_and_its_place() -> None:
         "occurred_at": "2026-07-19T14:02:11.884Z",
         "input": envelope.data,
         "deadline": 1800.0,
+        "stale_at": None,
     }
 
 
@@ -172,6 +174,39 @@ def test_a_webhook_s_own_key_is_given_by_its_door_and_not_a_second_time() -> Non
     [run] = match(snapshot, given)
     assert isinstance(run, NewRun)
     assert run.lane == "k-x"
+
+
+RECENT = snapshot_of(
+    {
+        "plain.yaml": PLAIN,
+        "triggers.yaml": """
+- {id: trg_any, type: event, event: paid, workflow: wf_notify}
+- {id: trg_fresh, type: event, event: paid, workflow: wf_notify, deliver: {maxAge: 10m}}
+- {id: trg_hook, type: webhook, workflow: wf_notify, deliver: {maxAge: 10m}}
+""",
+    }
+)
+
+
+@pytest.mark.parametrize(("minute", "told"), [(12, ["trg_any", "trg_fresh"]), (13, ["trg_any", "E_EVENT_TOO_OLD"])])
+def test_an_event_that_is_too_old_for_a_trigger_makes_the_other_runs_only(minute: int, told: list[str]) -> None:
+    now = datetime(2026, 7, 19, 14, minute, 11, 885_000, tzinfo=UTC) - timedelta(milliseconds=2)
+    assert _told(match(RECENT, _event("{}", type="paid"), now=now)) == told
+
+
+def test_a_run_says_when_its_event_is_too_old() -> None:
+    _, fresh = match(RECENT, _event("{}", type="paid"))
+    assert isinstance(fresh, NewRun)
+    assert fresh.stale_at == "2026-07-19T14:12:11.884Z"
+    endless = _event("{}", type="paid", occurred_at="9999-12-31T23:59:59Z")
+    assert [one.stale_at for one in match(RECENT, endless) if isinstance(one, NewRun)] == [None, None]
+
+
+def test_the_run_that_a_webhook_s_door_has_promised_is_made_however_late_its_event_is_read() -> None:
+    late = datetime(2027, 1, 1, tzinfo=UTC)
+    [run] = match(RECENT, _event("{}", type=webhook_event_type("trg_hook"), trigger_id="trg_hook"), now=late)
+    assert isinstance(run, NewRun)
+    assert run.stale_at == "2026-07-19T14:12:11.884Z"
 
 
 NEWER = PLAIN.replace("version: 1", "version: 2")

@@ -42,7 +42,7 @@ returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.defini
           (select q.max_attempts from automation.queues q
             where q.project_id = r.project_id and q.queue_id = r.queue_id),
           r.input,
-          r.owner_lost, r.has_mail, r.deadline_at, clock_timestamp();
+          r.owner_lost, r.has_mail, r.deadline_at, r.stale_at, clock_timestamp();
 
 -- name: claim_any
 -- Takes the longest granted runs, whether their command came or not. Of the runs that two lost owners had in common a
@@ -79,7 +79,7 @@ returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.defini
           (select q.max_attempts from automation.queues q
             where q.project_id = r.project_id and q.queue_id = r.queue_id),
           r.input,
-          r.owner_lost, r.has_mail, r.deadline_at, clock_timestamp();
+          r.owner_lost, r.has_mail, r.deadline_at, r.stale_at, clock_timestamp();
 
 -- name: append
 -- The records of a batch, in the order of their decisions.
@@ -250,7 +250,7 @@ returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.defini
           (select q.max_attempts from automation.queues q
             where q.project_id = r.project_id and q.queue_id = r.queue_id),
           r.input,
-          r.owner_lost, r.has_mail, r.deadline_at, clock_timestamp();
+          r.owner_lost, r.has_mail, r.deadline_at, r.stale_at, clock_timestamp();
 
 -- name: announce
 -- What the batch tells the world, in the same transaction.
@@ -385,7 +385,7 @@ with limits as materialized (
 select r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
        r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
        r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes, q.max_attempts,
-       r.input, r.owner_lost, r.has_mail, r.deadline_at
+       r.input, r.owner_lost, r.has_mail, r.deadline_at, r.stale_at
   from automation.live_runs r
   join limits q on q.project_id = r.project_id and q.queue_id = r.queue_id
  where r.session_id = %(session)s;
