@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 import typer.main
 
-from ops.cli import auth, configuration, doctor, inspection, publishing, running, scaffolding, service, webhooks
+from ops.cli import auth, configuration, doctor, inspection, publishing, running, scaffolding, service, triggers, webhooks
 from ops.cli.access import choose_profile
 from ops.cli.failures import CLOSED_PIPE, DEFECT, EXIT_CODES, INTERRUPTED, OK, USAGE, exit_code, report, report_defect
 from ops.cli.quick import command, new_group
@@ -26,6 +26,7 @@ app = new_group(
 )
 automation = new_group(help="Publish workflows, start runs, inspect them, send webhooks.", epilog=_EPILOG)
 automation.add_typer(webhooks.group, name="webhook")
+automation.add_typer(triggers.group, name="trigger")
 publishing.register(automation)
 running.register(automation)
 inspection.register(automation)

@@ -2,7 +2,6 @@
 
 import sys
 import time
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -10,11 +9,11 @@ import typer
 
 from ops.cli.access import open_client, project_in_use
 from ops.cli.failures import OK, exit_code, problem
-from ops.cli.options import FileOption, JsonOption, KeyOption, ProjectOption, TriggerOption
+from ops.cli.options import FileOption, JsonOption, KeyOption, ProjectOption, TriggerOption, read_body
 from ops.cli.output import Output, duration, paint, paint_state, printable
 from ops.cli.quick import command, new_group
 from ops.client import Answer, Client, Signed
-from schemas.errors import AutomationError, Refused
+from schemas.errors import AutomationError
 
 _SEND_EXAMPLE = """\
 a44 automation webhook send --trigger trg_erp_sync --file payload.json \\
@@ -38,7 +37,7 @@ def sign(
     The service signs; its secret is never shown.
     """
     output = Output(as_json)
-    body = _read_body(file)
+    body = read_body("--file", file)
     with open_client(project) as client:
         signed = client.sign(trigger, body)
     headers = {"A44-Timestamp": signed.timestamp, "A44-Signature": signed.signature}
@@ -74,7 +73,7 @@ def send(
     The exact bytes, signed anew for each try.
     """
     output = Output(as_json)
-    body = _read_body(file)
+    body = read_body("--file", file)
     worst = OK
     with open_client(project) as client:
         for number in range(1, repeat + 1):
@@ -99,13 +98,6 @@ def _proof(
         return client.sign(trigger, body, timestamp)
     path = f"/v1/{quote(project_in_use(client, project), safe='')}/{quote(trigger, safe='')}"
     return Signed(path, timestamp or str(int(time.time())), signature)
-
-
-def _read_body(file: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as exc:
-        raise Refused("E_INVALID_PARAMETER", f"--file {file}: {exc.strerror}; expected a readable file") from exc
 
 
 def _print_decision(answer: Answer, number: int, repeat: int, output: Output) -> None:

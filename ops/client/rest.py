@@ -67,6 +67,10 @@ class Client:
     def triggers(self) -> list[dict[str, Any]]:
         return self._list("/triggers")
 
+    def test_triggers(self, event: bytes) -> dict[str, Any]:
+        """What each trigger would do with an event; nothing comes of it."""
+        return self._object("POST", "/triggers/test", event)
+
     def run(
         self, workflow_id: str, input_text: str, key: str, *, version: str | None = None, wait: float | None = None
     ) -> Answer:

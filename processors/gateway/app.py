@@ -26,6 +26,7 @@ from processors.gateway.problems import answer_errors
 from processors.gateway.publications import Publications
 from processors.gateway.run_views import RunViews
 from processors.gateway.signatures import Secrets
+from processors.gateway.trigger_tests import TriggerTests
 from processors.ports.catalog import Catalog
 from processors.ports.door import Door
 from processors.ports.measures import Measures
@@ -82,6 +83,7 @@ def _routes(parts: Parts) -> list[web.RouteDef]:
         web.get(f"{_API}/workflows", publications.workflows),
         web.get(f"{_API}/triggers", publications.triggers),
         post(f"{_API}/triggers/{{trigger}}/sign", publications.sign),
+        post(f"{_API}/triggers/test", TriggerTests(parts).test),
         post(f"{_API}/events", Events(parts).publish),
         post(f"{_API}/workflows/{{workflow}}/runs", ManualRuns(parts).start),
         web.get(f"{_API}/runs", runs.list_runs),

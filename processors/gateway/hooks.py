@@ -43,6 +43,7 @@ class Hooks:
         try:
             answer = await parts.accept_by_catalog(partial(self._acceptance, request, body))
         except PassedOverError:
+            parts.measures.count("events_filtered_total")
             return json_response({"status": "filtered"}, 202)
         return await parts.told(answer, "header" if HEADER in request.headers else "body")
 

@@ -19,7 +19,7 @@ from processors.ports.relay import BATCH
 from processors.ports.runs import NewRun
 from processors.ports.streams import Record
 from processors.runtime.current_catalog import CurrentCatalog
-from processors.runtime.matching import match
+from processors.runtime.matching import Miss, match
 from schemas.envelope import Envelope, body_hash
 from schemas.errors import AutomationError, Refused, Unavailable
 from schemas.framing import decode_records
@@ -148,7 +148,7 @@ class Ingest:
         record: Record,
         envelope: Envelope,
         accepted: datetime | None,
-        found: Sequence[NewRun | Refused],
+        found: Sequence[NewRun | Refused | Miss],
     ) -> None:
         harvest.arrivals.append(
             Arrival(
@@ -167,14 +167,16 @@ class Ingest:
             if isinstance(one, Refused):
                 reason = "event_too_old" if one.code == TOO_OLD else "permanent_error"
                 harvest.dead.append(_dead(record, envelope.project_id, reason, one, place))
-            else:
+            elif isinstance(one, NewRun):
                 harvest.runs.append(one)
         if not found:
             self.measures.count("events_unmatched_total")
+        harvest.filtered += sum(isinstance(one, Miss) for one in found)
 
     def _count(self, harvest: Harvest) -> None:
         self.measures.count("events_taken_total", len(harvest.arrivals))
         self.measures.count("event_runs_total", len(harvest.runs))
+        self.measures.count("events_filtered_total", harvest.filtered)
         if harvest.missing:
             self.measures.count("relay_gaps_total", len(harvest.missing))
         for dead in harvest.dead:

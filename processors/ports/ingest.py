@@ -59,7 +59,7 @@ class Reached(NamedTuple):
 @dataclass(slots=True)
 class Harvest:
     """Everything that one poll of one topic became. `runs` name their arrival by event id; `missing` is, by partition,
-    the first of the relay's numbers that it has to send again.
+    the first of the relay's numbers that it has to send again; `filtered` is how often a filter let an event pass by.
     """
 
     topic: str
@@ -68,6 +68,7 @@ class Harvest:
     dead: list[DeadRecord] = field(default_factory=list)
     reached: dict[int, Reached] = field(default_factory=dict)
     missing: dict[int, int] = field(default_factory=dict)
+    filtered: int = 0
 
 
 class IngestLog(Positions, Protocol):

@@ -54,6 +54,9 @@ MEASURES: Mapping[str, Measure] = {
     "runs_granted_total": Measure(Kind.COUNTER, "ready runs that the scheduler gave a free slot"),
     "events_taken_total": Measure(Kind.COUNTER, "events that ingest took from Kafka, repetitions included"),
     "events_unmatched_total": Measure(Kind.COUNTER, "events that no trigger asked for"),
+    "events_filtered_total": Measure(
+        Kind.COUNTER, "times a trigger's filter let an event or a webhook pass by, so that no run was made"
+    ),
     "event_runs_total": Measure(Kind.COUNTER, "runs that events asked for, repetitions included"),
     "records_refused_total": Measure(
         Kind.COUNTER, "records of the events topic that became dead letters, by the code of the reason", ("code",)

@@ -8,7 +8,7 @@ of the run, so that the caller keeps it; one bad trigger costs its neighbours no
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -63,29 +63,81 @@ def webhook_event_type(trigger_id: str) -> str:
     return f"{WEBHOOK}.{trigger_id.removeprefix('trg_')}"
 
 
+class Miss(NamedTuple):
+    """A trigger whose filter let the event pass by."""
+
+    trigger: Trigger
+
+
+class Verdict(NamedTuple):
+    """What a trigger would do with an event: make this run, or nothing, and why."""
+
+    trigger: Trigger
+    run: NewRun | None
+    why: str
+    code: str | None = None
+
+
 def match(
     snapshot: CatalogSnapshot, envelope: Envelope, *, millis: int | None = None, now: datetime | None = None
-) -> list[NewRun | Refused]:
-    """The runs of one envelope, in order of trigger id. `millis`, the stored time of acceptance, is needed
-    for events whose id was chosen by their producer (see `schemas.ids.run_id`). Where `now` is told, events that are
-    too old for their trigger are refused; the run that a door has promised is made, and ends when it is claimed.
+) -> list[NewRun | Refused | Miss]:
+    """What the triggers of one envelope come to, in order of trigger id. `millis`, the stored time of acceptance, is
+    needed for events whose id was chosen by their producer (see `schemas.ids.run_id`). Where `now` is told, events that
+    are too old for their trigger are refused; the run that a door has promised is made, and ends when it is claimed.
     """
     scope = EventScope(envelope)
-    found: list[NewRun | Refused] = []
     try:
         triggers = _triggers_for(snapshot, envelope)
     except Refused as refused:
         return [refused]
-    for trigger in triggers:
-        try:
-            if trigger.type == WEBHOOK:
-                found.append(run_of(snapshot, trigger, scope, millis=millis))
-            elif accepts(trigger, scope):
-                check_age(trigger, envelope, now)
-                found.append(run_of(snapshot, trigger, keyed(trigger, scope), millis=millis))
-        except Refused as refused:
-            found.append(_about(trigger, refused))
-    return found
+    return [
+        _promised(snapshot, trigger, scope, millis)
+        if trigger.type == WEBHOOK
+        else _asked(snapshot, trigger, scope, millis, now)
+        for trigger in triggers
+    ]
+
+
+def explain(snapshot: CatalogSnapshot, envelope: Envelope, now: datetime) -> list[Verdict]:
+    """What each trigger of the envelope's project would do with it now, a webhook's door as well. Nothing is done."""
+    scope, millis = EventScope(envelope), int(now.timestamp() * 1000)
+    own = sorted(name for project, name in snapshot.triggers if project == envelope.project_id)
+    return [_verdict(snapshot, snapshot.triggers[envelope.project_id, name], scope, millis, now) for name in own]
+
+
+def _verdict(snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope, millis: int, now: datetime) -> Verdict:
+    envelope = scope.envelope
+    if envelope.trigger_id not in (None, trigger.trigger_id):
+        return Verdict(trigger, None, f"the event names {envelope.trigger_id}")
+    if _takes(trigger) != envelope.type:
+        return Verdict(trigger, None, f"it takes {_takes(trigger) or 'no events'}")
+    found = _asked(snapshot, trigger, scope, millis, now)
+    if isinstance(found, Miss):
+        return Verdict(trigger, None, f"its filter is not true: {trigger.spec.filter}")
+    if isinstance(found, Refused):
+        return Verdict(trigger, None, found.message, found.code)
+    return Verdict(trigger, found, "it starts a run")
+
+
+def _promised(
+    snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope, millis: int | None
+) -> NewRun | Refused | Miss:
+    try:
+        return run_of(snapshot, trigger, scope, millis=millis)
+    except Refused as refused:
+        return _about(trigger, refused)
+
+
+def _asked(
+    snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope, millis: int | None, now: datetime | None
+) -> NewRun | Refused | Miss:
+    try:
+        if not accepts(trigger, scope):
+            return Miss(trigger)
+        check_age(trigger, scope.envelope, now)
+        return run_of(snapshot, trigger, keyed(trigger, scope), millis=millis)
+    except Refused as refused:
+        return _about(trigger, refused)
 
 
 def accepts(trigger: Trigger, scope: EventScope) -> bool:
@@ -196,13 +248,18 @@ def _triggers_for(snapshot: CatalogSnapshot, envelope: Envelope) -> Sequence[Tri
     trigger = snapshot.triggers.get((envelope.project_id, envelope.trigger_id))
     if trigger is None:
         raise Refused("E_TRIGGER_NOT_FOUND", f"the trigger {envelope.trigger_id} does not exist (any more)")
-    takes = webhook_event_type(trigger.trigger_id) if trigger.type == WEBHOOK else trigger.event_type
+    takes = _takes(trigger)
     if takes != envelope.type:
         raise Refused(
             "E_TRIGGER_NOT_FOUND",
             f"the event names {envelope.trigger_id}, which takes {takes or 'no events'}, not {envelope.type}",
         )
     return (trigger,)
+
+
+def _takes(trigger: Trigger) -> str | None:
+    """The type of event that a trigger wants."""
+    return webhook_event_type(trigger.trigger_id) if trigger.type == WEBHOOK else trigger.event_type
 
 
 def _definition(snapshot: CatalogSnapshot, trigger: Trigger) -> Definition:

@@ -181,7 +181,7 @@ async def test_a_filter_that_cannot_be_asked_is_never_a_silent_drop(stage: Stage
     assert await stage.lab.column("select input from automation.live_runs") == [fits]
     letters = await stage.lab.rows("select error_code, reason, project_id from automation.dead_letters")
     assert letters == [{"error_code": "E_FILTER_ERROR", "reason": "permanent_error", "project_id": PROJECT}]
-    assert stage.ingest.measures.value("events_unmatched_total") == 1
+    assert stage.ingest.measures.value("events_filtered_total") == 1
 
 
 async def test_an_event_that_is_too_old_is_a_dead_letter_and_a_recent_one_says_until_when_it_is_wanted(

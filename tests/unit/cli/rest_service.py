@@ -115,6 +115,8 @@ class Handler(BaseHTTPRequestHandler):
     def _nested(self, name: str) -> Callable[[Seen], None] | None:
         kind, _, rest = name.partition("/")
         match kind, rest.rpartition("/")[2], rest:
+            case "triggers", "test", _:
+                return self._test
             case "triggers", "sign", _:
                 return lambda request: self._sign(request, rest.removesuffix("/sign"))
             case "workflows", "runs", _:
@@ -129,6 +131,17 @@ class Handler(BaseHTTPRequestHandler):
         if run_id == RUN:
             return lambda _: self._document()
         return lambda _: self._problem("E_RUN_NOT_FOUND", f"{run_id} is no run of this project")
+
+    def _test(self, request: Seen) -> None:
+        told = {"trigger_id": "trg_x", "workflow_id": "wf_x", "fires": True, "why": "it starts a run", "version": "3"}
+        other = {
+            "trigger_id": "trg_y",
+            "workflow_id": "wf_x",
+            "fires": False,
+            "why": "too old",
+            "code": "E_EVENT_TOO_OLD",
+        }
+        self._json(200, {"event_type": json.loads(request.body)["type"], "triggers": [told, other]})
 
     def _publish(self, request: Seen) -> None:
         files = json.loads(request.body)["files"]

@@ -145,6 +145,19 @@ def test_workflows_and_triggers_are_listed(a44: Command, logged_in: RestService)
     assert a44("automation", "triggers", "--json").document[0]["type"] == "webhook"
 
 
+def test_triggers_are_tried_on_an_event(a44: Command, logged_in: RestService, tmp_path: Path) -> None:
+    event = tmp_path / "event.json"
+    event.write_text('{"type": "order.paid", "data": {"n": 12345678901234567890}}')
+    outcome = a44("automation", "trigger", "test", "--event", str(event))
+    assert outcome.out.splitlines()[0] == "1 of 2 triggers start a run for order.paid"
+    assert "too old [E_EVENT_TOO_OLD]" in outcome.out
+    assert a44("automation", "trigger", "test", "--event", str(event), "--json").document["triggers"][0]["fires"]
+    assert logged_in.state.seen[-1].body == event.read_bytes()
+    gone = a44("automation", "trigger", "test", "--event", str(tmp_path / "gone.json"))
+    assert gone.code != 0
+    assert "gone.json" in gone.err
+
+
 def test_publish_sends_texts_by_path_and_shows_a_new_secret_once(
     a44: Command, logged_in: RestService, tmp_path: Path
 ) -> None:

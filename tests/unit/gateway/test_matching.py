@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 
 from processors.ports.catalog import CatalogSnapshot
 from processors.ports.runs import NewRun
-from processors.runtime.matching import EventScope, manual_run, match, run_of, webhook_event_type
+from processors.runtime.matching import EventScope, Miss, explain, manual_run, match, run_of, webhook_event_type
 from schemas.envelope import Envelope
 from schemas.errors import Refused
 from schemas.ids import event_millis, new_event_id, run_id
@@ -49,21 +49,22 @@ def _event(data: str, **changes: object) -> Envelope:
     return Envelope(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def _told(found: list[NewRun | Refused]) -> list[str]:
-    return [one.trigger_id if isinstance(one, NewRun) else one.code for one in found]
+def _told(found: list[NewRun | Refused | Miss]) -> list[str]:
+    told = {NewRun: lambda run: run.trigger_id, Refused: lambda refused: refused.code, Miss: lambda _: "miss"}
+    return [told[type(one)](one) for one in found]  # type: ignore[no-untyped-call]
 
 
 def test_every_trigger_of_the_type_whose_filter_passes_makes_a_run() -> None:
     large = '{"amountCents": 900000, "currency": "BRL", "order": {"id": 7}}'
     small = '{"amountCents": 900, "currency": "BRL", "order": {"id": 7}}'
     assert _told(match(SNAPSHOT, _event(large))) == ["trg_refund_all", "trg_refund_large"]
-    assert _told(match(SNAPSHOT, _event(small))) == ["trg_refund_all"]
+    assert _told(match(SNAPSHOT, _event(small))) == ["trg_refund_all", "miss"]
     assert match(SNAPSHOT, _event(large, type="refund.paid")) == []
     assert match(SNAPSHOT, _event(large, project_id="pj_other")) == []
 
 
 def test_an_absent_field_is_a_miss_and_a_wrong_type_is_kept_as_a_refusal() -> None:
-    assert _told(match(SNAPSHOT, _event("{}"))) == ["trg_refund_all"]
+    assert _told(match(SNAPSHOT, _event("{}"))) == ["trg_refund_all", "miss"]
     found = match(SNAPSHOT, _event('{"amountCents": "much", "currency": "BRL"}'))
     assert _told(found) == ["trg_refund_all", "E_FILTER_ERROR"]
     refused = found[1]
@@ -174,6 +175,33 @@ def test_a_webhook_s_own_key_is_given_by_its_door_and_not_a_second_time() -> Non
     [run] = match(snapshot, given)
     assert isinstance(run, NewRun)
     assert run.lane == "k-x"
+
+
+def test_every_trigger_says_what_it_would_do_with_an_event_and_why() -> None:
+    now = datetime(2026, 7, 19, 15, tzinfo=UTC)
+    small = _event('{"amountCents": 900, "currency": "BRL", "order": {"id": 7}}')
+    verdicts = {one.trigger.trigger_id: one for one in explain(SNAPSHOT, small, now)}
+    assert list(verdicts) == ["trg_erp_sync", "trg_refund_all", "trg_refund_large"]
+    assert verdicts["trg_erp_sync"].why == "it takes webhook.erp_sync"
+    assert verdicts["trg_refund_all"].run is not None
+    assert (verdicts["trg_refund_large"].run, verdicts["trg_refund_large"].code) == (None, None)
+    assert "data.amountCents > 500000" in verdicts["trg_refund_large"].why
+    wrong = explain(SNAPSHOT, _event('{"amountCents": "much", "currency": "BRL"}'), now)[2]
+    assert (wrong.run, wrong.code) == (None, "E_FILTER_ERROR")
+    hook = _event('{"amountCents": 1}', type="webhook.erp_sync")
+    assert [one.why[:20] for one in explain(SNAPSHOT, hook, now)] == [
+        "its filter is not tr", "it takes refund.requ", "it takes refund.requ",
+    ]  # fmt: skip
+    named = _event("{}", type="webhook.erp_sync", trigger_id="trg_erp_sync")
+    assert [one.why for one in explain(SNAPSHOT, named, now)][1] == "the event names trg_erp_sync"
+    assert explain(SNAPSHOT, _event("{}", project_id="pj_other"), now) == []
+
+
+def test_what_would_happen_is_what_happens() -> None:
+    now = datetime(2026, 7, 19, 15, tzinfo=UTC)
+    for snapshot, event in ((SNAPSHOT, _event('{"order": {"id": 1}}')), (RECENT, _event("{}", type="paid"))):
+        made = [one for one in match(snapshot, event, now=now, millis=MILLIS) if isinstance(one, NewRun)]
+        assert [one.run for one in explain(snapshot, event, now) if one.run is not None] == made
 
 
 RECENT = snapshot_of(

@@ -1,0 +1,48 @@
+"""`a44 automation trigger`: which triggers would take an event, before there is one."""
+
+from typing import Annotated
+
+import typer
+
+from ops.cli.access import open_client
+from ops.cli.failures import OK
+from ops.cli.options import JsonOption, ProjectOption, read_body
+from ops.cli.output import Output, columns, printable
+from ops.cli.quick import command, new_group
+
+group = new_group(help="Try triggers on an event.")
+
+
+@command(group, "test", example="a44 automation trigger test --event event.json")
+def try_event(
+    event: Annotated[
+        str,
+        typer.Option("--event", metavar="FILE", help="JSON with `type` and `data`, or a whole envelope; - is stdin."),
+    ],
+    project: ProjectOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Say which triggers would start a run for an event, and why the others would not.
+
+    Nothing is accepted and nothing starts.
+    """
+    output = Output(as_json)
+    body = read_body("--event", event)
+    with open_client(project) as client:
+        found = client.test_triggers(body)
+    if as_json:
+        output.document(found)
+        return OK
+    rows = found["triggers"]
+    fires = sum(bool(row.get("fires")) for row in rows)
+    output.line(f"{fires} of {len(rows)} triggers start a run for {printable(str(found.get('event_type')))}")
+    told = [
+        [
+            "yes" if row.get("fires") else "no",
+            *columns(row, "trigger_id", "workflow_id", "version"),
+            f"{row.get('why')} [{row['code']}]" if row.get("code") else str(row.get("why")),
+        ]
+        for row in rows
+    ]
+    output.table(("FIRES", "TRIGGER", "WORKFLOW", "VERSION", "WHY"), told)
+    return OK
