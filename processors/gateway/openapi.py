@@ -18,6 +18,7 @@ from processors.gateway.manual import RunFields
 from processors.gateway.problems import PROBLEM, REQUEST_ID
 from processors.gateway.publications import PublicationFields
 from processors.gateway.run_views import CancelFields
+from processors.gateway.trigger_tests import TestedEvent
 from processors.ports.run_queries import RunFilter
 
 Schema = Mapping[str, Any]
@@ -95,6 +96,12 @@ OPERATIONS: Final[Sequence[Operation]] = (
         {200: _object({"path": _TEXT}, {"A44-Timestamp": _TEXT, "A44-Signature": _TEXT})},
         "write", "application/octet-stream", query={"timestamp": {"type": "string", "pattern": "^[0-9]{1,15}$"}},
         is_body_needed=False, problems=_BODY_PROBLEMS,
+    ),
+    Operation(
+        "post", f"{API}/triggers/test", "What each trigger would do with an event; nothing is started",
+        {200: _object({"event_type": _TEXT, "triggers": _list(_object(
+            {"trigger_id": _TEXT, "type": _TEXT, "workflow_id": _TEXT, "fires": {"type": "boolean"}, "why": _TEXT}))})},
+        "read", TestedEvent, problems=_BODY_PROBLEMS,
     ),
     Operation(
         "post", f"{API}/events", "Publish an event", {202: _ACCEPTED, 200: _ACCEPTED},
