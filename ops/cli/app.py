@@ -9,7 +9,18 @@ from typing import Annotated
 import typer
 import typer.main
 
-from ops.cli import auth, configuration, doctor, inspection, publishing, running, scaffolding, service, triggers, webhooks
+from ops.cli import (
+    auth,
+    configuration,
+    doctor,
+    inspection,
+    publishing,
+    running,
+    scaffolding,
+    service,
+    triggers,
+    webhooks,
+)
 from ops.cli.access import choose_profile
 from ops.cli.failures import CLOSED_PIPE, DEFECT, EXIT_CODES, INTERRUPTED, OK, USAGE, exit_code, report, report_defect
 from ops.cli.quick import command, new_group
