@@ -54,6 +54,7 @@ CODES: Mapping[str, Code] = {
     "E_RECORD_TOO_LARGE": Code(413, "The broker refuses a record for its size"),
     "E_RESULT_NOT_JSON": Code(422, "The result cannot be stored as JSON without change"),
     "E_RESULT_TOO_LARGE": Code(413, "The result is larger than allowed"),
+    "E_ROTATION_UNDERWAY": Code(409, "The secret is being rotated already"),
     "E_RUN_ENDED": Code(409, "The run has ended"),
     "E_RUN_NOT_FOUND": Code(404, "The run does not exist"),
     "E_SCOPE": Code(403, "The token does not allow this"),

@@ -1,4 +1,4 @@
-"""`a44 automation webhook`: sign a body without seeing the secret, and send it for real."""
+"""`a44 automation webhook`: sign a body without seeing the secret, send it for real, and rotate the secret."""
 
 import sys
 import time
@@ -12,6 +12,7 @@ from ops.cli.failures import OK, exit_code, problem
 from ops.cli.options import FileOption, JsonOption, KeyOption, ProjectOption, TriggerOption, read_body
 from ops.cli.output import Output, duration, paint, paint_state, printable
 from ops.cli.quick import command, new_group
+from ops.cli.record_lines import when
 from ops.client import Answer, Client, Signed
 from schemas.errors import AutomationError
 
@@ -21,7 +22,7 @@ a44 automation webhook send --trigger trg_erp_sync --file payload.json \\
 1/2  202 run_01J9XQ   created
 2/2  200 run_01J9XQ   deduplicated (key age: 0.4s)"""
 
-group = new_group(help="Sign and send webhooks as an outside sender would.")
+group = new_group(help="Sign and send webhooks as an outside sender would; rotate their secrets.")
 
 
 @command(group, "sign", example="a44 automation webhook sign --trigger trg_erp_sync --file payload.json")
@@ -88,6 +89,37 @@ def send(
             else:
                 _print_decision(answer, number, repeat, output)
     return worst
+
+
+@command(group, "rotate", example="a44 automation webhook rotate trg_erp_sync")
+def rotate(
+    trigger: Annotated[str, typer.Argument(metavar="TRIGGER", help="Webhook trigger, such as trg_erp_sync.")],
+    end: Annotated[
+        str | None,
+        typer.Option(
+            "--end",
+            metavar="WHICH",
+            help="End at once: `old`, all secrets so far (one leaked); `newest`, the last one (nobody got it).",
+        ),
+    ] = None,
+    project: ProjectOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Make a new secret for a webhook and print it once, on stdout.
+
+    The one before is accepted for another 48 hours.
+    """
+    output = Output(as_json)
+    with open_client(project) as client:
+        answer = client.rotate(trigger, end)
+    if as_json:
+        output.document(answer)
+        return OK
+    output.line(printable(str(answer.get("secret"))))
+    until = answer.get("old_secret_ends_at")
+    output.note("the secret is shown this once: keep it where the sender reads it")
+    output.note(f"the old one is accepted until {when(until)}" if until else "no other secret is accepted any more")
+    return OK
 
 
 def _proof(

@@ -132,6 +132,11 @@ class Client:
         except KeyError as exc:
             raise Broken("E_INTERNAL", f"the service signed the body but its answer lacks {exc}") from exc
 
+    def rotate(self, trigger_id: str, end: str | None = None) -> dict[str, Any]:
+        """Make a webhook trigger's next secret, which the answer tells this once."""
+        body = json.dumps({} if end is None else {"end": end}).encode()
+        return self._object("POST", f"/triggers/{quote(trigger_id, safe='')}/rotate", body)
+
     def deliver(self, path: str, body: bytes, signed: Signed, key: str | None) -> Answer:
         """POST exact bytes to a hook; refusals raise as everywhere."""
         headers = {

@@ -84,6 +84,7 @@ def _routes(parts: Parts) -> list[web.RouteDef]:
         web.get(f"{_API}/triggers", publications.triggers),
         post(f"{_API}/triggers/{{trigger}}/sign", publications.sign),
         post(f"{_API}/triggers/test", TriggerTests(parts).test),
+        post(f"{_API}/triggers/{{trigger}}/rotate", publications.rotate),
         post(f"{_API}/events", Events(parts).publish),
         post(f"{_API}/workflows/{{workflow}}/runs", ManualRuns(parts).start),
         web.get(f"{_API}/runs", runs.list_runs),

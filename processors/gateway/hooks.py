@@ -13,7 +13,7 @@ from aiohttp import web
 from processors.gateway.bodies import read_body, require_json
 from processors.gateway.keys import HEADER, key_in_header
 from processors.gateway.parts import Parts, PassedOverError, json_response
-from processors.gateway.signatures import SIGNATURE, TIMESTAMP, header_bytes, same, seconds_off
+from processors.gateway.signatures import SIGNATURE, TIMESTAMP, header_bytes, seconds_off
 from processors.ports.catalog import CatalogSnapshot, Trigger
 from processors.ports.door import Acceptance
 from processors.runtime.matching import WEBHOOK, EventScope, accepts, keyed, run_of, webhook_event_type
@@ -21,8 +21,6 @@ from schemas import strict_json
 from schemas.envelope import Envelope, encode_envelope
 from schemas.errors import Refused
 from schemas.ids import new_event_id
-
-_FIRST = 1  # the number of a trigger's first secret, used for triggers that do not exist
 
 
 class Hooks:
@@ -76,17 +74,17 @@ class Hooks:
         """The trigger that signed. Raises Refused E_SIGNATURE, E_TIMESTAMP_SKEW."""
         project_id, trigger_id = request.match_info["project"], request.match_info["trigger"]
         trigger = snapshot.triggers.get((project_id, trigger_id))
-        number = _FIRST if trigger is None else trigger.secret_number
-        timestamp = header_bytes(_only(request, TIMESTAMP))
-        expected = self._parts.secrets.sign(project_id, trigger_id, number, timestamp, body)
-        is_right = same(header_bytes(_only(request, SIGNATURE)), expected)
-        if not is_right or trigger is None or trigger.type != WEBHOOK:
+        live = [one.number for one in trigger.secrets if one.lives(now)] if trigger is not None else []
+        timestamp, signature = (header_bytes(_only(request, name)) for name in (TIMESTAMP, SIGNATURE))
+        fitting = self._parts.secrets.fitting(project_id, trigger_id, live, timestamp, body, signature)
+        if fitting is None or trigger is None or trigger.type != WEBHOOK:
             raise Refused(
                 "E_SIGNATURE",
                 f"the signature does not fit: {SIGNATURE} is the lower-case hex HMAC-SHA256, under the trigger's "
                 f"secret, of {TIMESTAMP}, a dot and the exact bytes of the body; sign what is sent, as it is sent",
             )
         _check_time(timestamp, now.timestamp(), self._parts.limits.skew)
+        self._parts.measures.count("webhook_verified_total", 1, "newest" if fitting == live[0] else "old")
         return trigger
 
 

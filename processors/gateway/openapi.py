@@ -16,7 +16,7 @@ from processors.gateway.events import EventFields
 from processors.gateway.keys import HEADER as KEY_HEADER
 from processors.gateway.manual import RunFields
 from processors.gateway.problems import PROBLEM, REQUEST_ID
-from processors.gateway.publications import PublicationFields
+from processors.gateway.publications import PublicationFields, RotationFields
 from processors.gateway.run_views import CancelFields
 from processors.gateway.trigger_tests import TestedEvent
 from processors.ports.run_queries import RunFilter
@@ -102,6 +102,12 @@ OPERATIONS: Final[Sequence[Operation]] = (
         {200: _object({"event_type": _TEXT, "triggers": _list(_object(
             {"trigger_id": _TEXT, "type": _TEXT, "workflow_id": _TEXT, "fires": {"type": "boolean"}, "why": _TEXT}))})},
         "read", TestedEvent, problems=_BODY_PROBLEMS,
+    ),
+    Operation(
+        "post", f"{API}/triggers/{{trigger}}/rotate", "Make a webhook trigger's next secret; the one before lives 48 h",
+        {200: _object({"trigger_id": _TEXT, "path": _TEXT, "secret": _TEXT, "secret_number": {"type": "integer"},
+                       "old_secret_ends_at": {"type": ["string", "null"]}})},
+        "write", RotationFields, is_body_needed=False, problems=_BODY_PROBLEMS,
     ),
     Operation(
         "post", f"{API}/events", "Publish an event", {202: _ACCEPTED, 200: _ACCEPTED},

@@ -24,6 +24,12 @@ class PublicationFields(msgspec.Struct, forbid_unknown_fields=True):
     dev: bool = False
 
 
+class RotationFields(msgspec.Struct, forbid_unknown_fields=True):
+    """`end`: which of the secrets so far end at once; see `runtime.rotation`."""
+
+    end: str | None = None
+
+
 class Publications:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -54,7 +60,7 @@ class Publications:
         )
 
     def _hook(self, project_id: str, hook: Hook) -> dict[str, str]:
-        """Where a webhook listens. Its secret is told once, to the one who published it first."""
+        """Where a webhook listens. A secret is told once, to the one whose publication made it."""
         shown = {"trigger_id": hook.trigger_id, "path": _path(project_id, hook.trigger_id)}
         if hook.is_new:
             shown["secret"] = self._parts.secrets.secret(project_id, hook.trigger_id, hook.secret_number)
@@ -87,6 +93,24 @@ class Publications:
             ]
         )
 
+    async def rotate(self, request: web.Request) -> web.StreamResponse:
+        """A new secret, told this once; the one before is taken for another while."""
+        parts = self._parts
+        token = await parts.access.require(request, WRITE)
+        body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
+        fields = read_fields(body, RotationFields) if body.strip() else RotationFields()
+        trigger_id = (await self._webhook(token.project_id, request)).trigger_id
+        made = await parts.catalog.rotate(token.project_id, trigger_id, end=fields.end, actor=token.token_id)
+        return json_response(
+            {
+                "trigger_id": trigger_id,
+                "path": _path(token.project_id, trigger_id),
+                "secret_number": made.number,
+                "secret": parts.secrets.secret(token.project_id, trigger_id, made.number),
+                "old_secret_ends_at": None if made.old is None else made.old.ends_at,
+            }
+        )
+
     async def sign(self, request: web.Request) -> web.StreamResponse:
         """Headers for exactly these bytes, valid for the next minutes. The secret stays here.
 
@@ -95,10 +119,8 @@ class Publications:
         parts = self._parts
         token = await parts.access.require(request, WRITE)
         body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
-        trigger_id = request.match_info["trigger"]
-        trigger = (await parts.current.get()).triggers.get((token.project_id, trigger_id))
-        if trigger is None or trigger.type != WEBHOOK:
-            raise Refused("E_TRIGGER_NOT_FOUND", f"{trigger_id[:80]!r} is no webhook trigger of this project")
+        trigger = await self._webhook(token.project_id, request)
+        trigger_id = trigger.trigger_id
         timestamp = request.query.get("timestamp") or str(int(parts.door.now().timestamp()))
         if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= MOST_TIMESTAMP_DIGITS):
             raise Refused(
@@ -108,11 +130,19 @@ class Publications:
             {
                 TIMESTAMP: timestamp,
                 SIGNATURE: parts.secrets.sign(
-                    token.project_id, trigger_id, trigger.secret_number, timestamp.encode(), body
+                    token.project_id, trigger_id, trigger.secrets[0].number, timestamp.encode(), body
                 ),
                 "path": _path(token.project_id, trigger_id),
             }
         )
+
+    async def _webhook(self, project_id: str, request: web.Request) -> Trigger:
+        """The webhook trigger that the address names. Raises Refused E_TRIGGER_NOT_FOUND."""
+        trigger_id = request.match_info["trigger"]
+        trigger = (await self._parts.current.get()).triggers.get((project_id, trigger_id))
+        if trigger is None or trigger.type != WEBHOOK or not trigger.secrets:
+            raise Refused("E_TRIGGER_NOT_FOUND", f"{trigger_id[:80]!r} is no webhook trigger of this project")
+        return trigger
 
 
 def _path(project_id: str, trigger_id: str) -> str:
@@ -130,4 +160,5 @@ def _trigger_document(trigger: Trigger) -> dict[str, Any]:
         document["event"] = trigger.event_type
     if trigger.type == WEBHOOK:
         document["path"] = _path(trigger.project_id, trigger.trigger_id)
+        document["secrets"] = [{"number": one.number, "ends_at": one.ends_at} for one in trigger.secrets]
     return document

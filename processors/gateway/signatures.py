@@ -1,18 +1,22 @@
 """Webhook signatures: secrets that are computed, never stored, and checked over the bytes as received.
 
-The secret of a trigger is HMAC-SHA256 of its name under the master key, told as 64 hex digits; that text
-is the key that senders sign with. The signature is HMAC-SHA256 over `timestamp + "." + body`, lower-case hex.
+A secret is HMAC-SHA256 of its trigger's name and its number under the master key, told as 64 hex digits; that text
+is the key that senders sign with. Which numbers live, the catalog says. The signature is HMAC-SHA256 over
+`timestamp + "." + body`, lower-case hex.
 """
 
 import hmac
+from collections.abc import Sequence
 
 from schemas.errors import Refused
 
 SIGNATURE = "A44-Signature"
 TIMESTAMP = "A44-Timestamp"
 MIN_MASTER_KEY = 32
+MOST_LIVE = 2  # secrets of a trigger at a time
 
 _LABEL = b"a44.webhook.v1\0"
+_NO_SECRET = 0  # the number that no secret has
 _MAX_TIMESTAMP = 12  # digits of Unix seconds: enough for thirty thousand years
 
 
@@ -29,13 +33,25 @@ class Secrets:
         self._master_key = master_key
 
     def secret(self, project_id: str, trigger_id: str, number: int) -> str:
-        """The secret as senders know it: 64 hex digits. `number` goes up when a secret is rotated."""
+        """The secret as senders know it: 64 hex digits."""
         name = b"\0".join((project_id.encode(), trigger_id.encode(), str(number).encode()))
         return hmac.digest(self._master_key, _LABEL + name, "sha256").hex()
 
     def sign(self, project_id: str, trigger_id: str, number: int, timestamp: bytes, body: bytes) -> str:
         secret = self.secret(project_id, trigger_id, number)
         return hmac.digest(secret.encode(), timestamp + b"." + body, "sha256").hex()
+
+    def fitting(
+        self, project_id: str, trigger_id: str, numbers: Sequence[int], timestamp: bytes, body: bytes, told: bytes
+    ) -> int | None:
+        """Which of a trigger's secrets made the signature; None for none. To say no costs as much for every trigger,
+        with one secret, with two, or with none because there is no such trigger.
+        """
+        for number in [*numbers, *([_NO_SECRET] * MOST_LIVE)][:MOST_LIVE]:
+            fits = same(told, self.sign(project_id, trigger_id, number, timestamp, body))
+            if fits and number != _NO_SECRET:
+                return number
+        return None
 
 
 def header_bytes(value: str) -> bytes:

@@ -51,8 +51,20 @@ class Definition:
         return WorkflowSpec.from_json(self.spec_text)
 
 
+class WebhookSecret(NamedTuple):
+    """One of a webhook trigger's secrets, by its number. `ends_at` None: the newest, which new senders use."""
+
+    number: int
+    ends_at: datetime | None = None
+
+    def lives(self, now: datetime) -> bool:
+        return self.ends_at is None or now < self.ends_at
+
+
 class Trigger:
-    """One trigger in force. `pinned_version` None means: the latest version."""
+    """One trigger in force. `pinned_version` None means: the latest version. `secrets` has those that lived when this
+    was read, the newest first.
+    """
 
     def __init__(
         self,
@@ -64,7 +76,7 @@ class Trigger:
         workflow_id: str,
         pinned_version: int | None,
         spec: str,
-        secret_number: int,
+        secrets: Sequence[WebhookSecret] = (),
     ) -> None:
         self.project_id = project_id
         self.trigger_id = trigger_id
@@ -73,7 +85,7 @@ class Trigger:
         self.workflow_id = workflow_id
         self.pinned_version = pinned_version
         self.spec_text = spec
-        self.secret_number = secret_number
+        self.secrets = secrets
 
     @cached_property
     def spec(self) -> TriggerSpec:
@@ -140,6 +152,14 @@ class Hook:
 
 
 @dataclass(frozen=True, slots=True)
+class Rotation:
+    """The secret that a rotation made, and the one before where it is still taken: until when."""
+
+    number: int
+    old: WebhookSecret | None
+
+
+@dataclass(frozen=True, slots=True)
 class PublishResult:
     published: Sequence[Published]
     warnings: Sequence[str] = ()
@@ -165,6 +185,11 @@ class Catalog(Protocol):
 
     async def publish(self, project_id: str, files: Mapping[str, str], *, dev: bool, actor: str) -> PublishResult:
         """Check and put in force. Raises Refused with the user's file, line and column."""
+
+    async def rotate(self, project_id: str, trigger_id: str, *, end: str | None, actor: str) -> Rotation:
+        """Give a webhook trigger a new secret; see `runtime.rotation`. Raises Refused E_TRIGGER_NOT_FOUND,
+        E_ROTATION_UNDERWAY.
+        """
 
     async def definition(self, definition_id: int) -> StoredDefinition:
         """Raises Refused E_VERSION_UNKNOWN."""

@@ -24,6 +24,11 @@ MEASURES: Mapping[str, Measure] = {
     "build_info": Measure(Kind.GAUGE, "1, with what this process runs", ("version", "python")),
     "role_up": Measure(Kind.GAUGE, "1 once a role of this process said that it is ready, 0 before", ("role",)),
     "webhook_rejected_total": Measure(Kind.COUNTER, "webhooks that were refused, by the code of the answer", ("code",)),
+    "webhook_verified_total": Measure(
+        Kind.COUNTER,
+        "webhooks whose signature fitted, by the age of the secret: newest, old (until 48 h after a rotation)",
+        ("secret",),
+    ),
     "door_answers_total": Measure(
         Kind.COUNTER, "events and runs by hand that a door answered: created, deduplicated, conflict", ("outcome",)
     ),

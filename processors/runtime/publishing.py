@@ -7,6 +7,7 @@ save makes a revision instead (`3-dev.1`, `3-dev.2`), and the newest of a number
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from processors.ports.catalog import Hook, Published, PublishResult
 from schemas.errors import Refused
@@ -37,18 +38,27 @@ class TriggerInForce:
     trigger_id: str
     type_: str
     spec: str
-    secret_number: int
     declared_by: str | None
+
+
+class SecretsInForce(NamedTuple):
+    """Of a trigger's webhook secrets: the last number ever given, and the newest that lives."""
+
+    last: int
+    newest: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """What a project has. `connectors` holds stored specs, `queues` (limit, ordering, attempts)."""
+    """What a project has. `connectors` holds stored specs, `queues` (limit, ordering, attempts), `secrets` those of
+    triggers that are gone as well.
+    """
 
     versions: Sequence[VersionInForce]
     triggers: Mapping[str, TriggerInForce]
     connectors: Mapping[str, str]
     queues: Mapping[str, tuple[int, str, int]]
+    secrets: Mapping[str, SecretsInForce] = field(default_factory=dict)
 
     def known_names(self) -> KnownNames:
         """What a publication may refer to beside what it holds itself."""
@@ -82,7 +92,17 @@ class Plan:
 
     @property
     def changes_anything(self) -> bool:
-        return bool(self.definitions or self.triggers or self.removed or self.connectors or self.queues)
+        made = self.definitions or self.triggers or self.removed or self.connectors or self.queues
+        return bool(made or self.new_secrets)
+
+    @property
+    def new_secrets(self) -> list[Hook]:
+        return [hook for hook in self.hooks if hook.is_new]
+
+    @property
+    def without_secret(self) -> list[str]:
+        """Triggers that are gone, or are no webhooks (any more): what secrets they had end."""
+        return [*self.removed, *(trigger.id for trigger in self.triggers if trigger.type != "webhook")]
 
     def say(self, kind: str, name: str, change: str, version: str | None = None) -> None:
         self.published.append(Published(kind, name, change, version))
@@ -107,7 +127,7 @@ def plan(publication: Publication, in_force: InForce, *, dev: bool) -> Plan:
         _plan_workflow(made, publication, spec, in_force, dev=dev)
     wanted = [spec for spec in publication.triggers if declared_by(spec) not in outdated]
     for trigger in wanted:
-        _plan_trigger(made, trigger, in_force.triggers.get(trigger.id))
+        _plan_trigger(made, trigger, in_force)
     _plan_removals(made, {spec.workflow_id for spec in publication.workflows} - outdated, wanted, in_force)
     for connector in publication.connectors:
         _plan_connector(made, connector, in_force.connectors.get(connector.id))
@@ -165,19 +185,25 @@ def _checksum(spec: WorkflowSpec, triggers: Iterable[TriggerSpec]) -> bytes:
     return hashlib.sha256(content.encode()).digest()
 
 
-def _plan_trigger(made: Plan, trigger: TriggerSpec, row: TriggerInForce | None) -> None:
-    owner = declared_by(trigger)
+def _plan_trigger(made: Plan, trigger: TriggerSpec, in_force: InForce) -> None:
+    row, owner = in_force.triggers.get(trigger.id), declared_by(trigger)
     if row is not None and row.declared_by != owner:
         whose = "a topology file" if row.declared_by is None else f"the file of {row.declared_by}"
         raise Refused("E_SPEC_INVALID", f"the trigger {trigger.id} is declared by {whose} already; give it another id")
     if trigger.type == "webhook":
-        is_new = row is None or row.type_ != "webhook"
-        made.hooks.append(Hook(trigger.id, 1 if row is None else row.secret_number, is_new))
+        made.hooks.append(_hook(trigger.id, in_force.secrets.get(trigger.id)))
     if row is not None and row.spec == trigger.to_json():
         made.say("trigger", trigger.id, UNCHANGED)
         return
     made.triggers.append(trigger)
     made.say("trigger", trigger.id, CREATED if row is None else UPDATED)
+
+
+def _hook(trigger_id: str, known: SecretsInForce | None) -> Hook:
+    """With the secret that lives, else with one that there never was: a dead secret stays dead."""
+    if known is None:
+        return Hook(trigger_id, 1, is_new=True)
+    return Hook(trigger_id, known.newest or known.last + 1, is_new=known.newest is None)
 
 
 def _plan_removals(made: Plan, workflows: set[str], wanted: Iterable[TriggerSpec], in_force: InForce) -> None:

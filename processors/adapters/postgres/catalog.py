@@ -13,16 +13,27 @@ from psycopg import AsyncConnection, IsolationLevel
 from psycopg.rows import TupleRow, class_row, dict_row, tuple_row
 
 from processors.adapters.postgres.pooled import Pool, ask, borrowed, read
+from processors.adapters.postgres.secrets import rotate_secret
 from processors.adapters.postgres.statements import statements
 from processors.ports.catalog import (
     CatalogSnapshot,
     Definition,
     PublishResult,
     Queue,
+    Rotation,
     StoredDefinition,
     Trigger,
+    WebhookSecret,
 )
-from processors.runtime.publishing import InForce, Plan, TriggerInForce, VersionInForce, declared_by, plan
+from processors.runtime.publishing import (
+    InForce,
+    Plan,
+    SecretsInForce,
+    TriggerInForce,
+    VersionInForce,
+    declared_by,
+    plan,
+)
 from schemas.errors import Refused
 from topology.connectors import ConnectorSpec
 from topology.publication import read_files
@@ -33,7 +44,7 @@ from topology.triggers import TriggerSpec
 class PostgresCatalog:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._sql = statements("catalog")
+        self._sql = {**statements("catalog"), **statements("secrets")}
         self._definitions: dict[int, Definition] = {}
         self._loading = asyncio.Lock()
 
@@ -49,7 +60,11 @@ class PostgresCatalog:
     async def _load(self, conn: AsyncConnection[TupleRow]) -> CatalogSnapshot:
         async with _one_moment(conn):
             version = int((await _rows(conn, self._sql["find_version"]))[0]["catalog_version"])
-            triggers = [Trigger(**row) for row in await _rows(conn, self._sql["find_triggers"])]
+            secrets = _by_trigger(await _rows(conn, self._sql["find_live_secrets"]))
+            triggers = [
+                Trigger(**row, secrets=secrets.get((row["project_id"], row["trigger_id"]), ()))
+                for row in await _rows(conn, self._sql["find_triggers"])
+            ]
             queues = await _rows(conn, self._sql["find_queues"])
             last = max(self._definitions, default=0)
             for row in await _rows(conn, self._sql["find_definitions_after"], {"after": last}):
@@ -65,6 +80,13 @@ class PostgresCatalog:
             if decided.changes_anything:
                 await self._write(conn, project, decided)
         return decided.result()
+
+    async def rotate(self, project_id: str, trigger_id: str, *, end: str | None, actor: str) -> Rotation:
+        async with borrowed(self._pool) as conn, conn.transaction():
+            await conn.execute(self._sql["lock_catalog"])
+            made = await rotate_secret(conn, project_id, trigger_id, end, actor)
+            await conn.execute(self._sql["raise_version"])
+        return made
 
     async def definition(self, definition_id: int) -> StoredDefinition:
         known = self._definitions.get(definition_id)
@@ -96,11 +118,13 @@ class PostgresCatalog:
             rows = await (await triggers.execute(self._sql["find_project_triggers"], project)).fetchall()
         connectors = await _rows(conn, self._sql["find_project_connectors"], project)
         queues = await _rows(conn, self._sql["find_project_queues"], project)
+        secrets = await _rows(conn, self._sql["find_project_secrets"], project)
         return InForce(
             versions,
             {row.trigger_id: row for row in rows},
             {row["connector_id"]: row["spec"] for row in connectors},
             {row["queue_id"]: (row["max_concurrency"], row["ordering"], row["max_attempts"]) for row in queues},
+            {row["trigger_id"]: SecretsInForce(row["last"], row["newest"]) for row in secrets},
         )
 
     async def _write(self, conn: AsyncConnection[TupleRow], project: Mapping[str, str], decided: Plan) -> None:
@@ -139,6 +163,15 @@ def _statements(decided: Plan) -> list[tuple[str, dict[str, Any]]]:
         (new, "insert_definitions", _definition_columns(decided)),
         (decided.removed, "delete_triggers", {"trigger_ids": decided.removed}),
         (decided.triggers, "upsert_triggers", _trigger_columns(decided.triggers)),
+        (decided.without_secret, "end_secrets", {"trigger_ids": decided.without_secret}),
+        (
+            decided.new_secrets,
+            "insert_secrets",
+            {
+                "trigger_ids": [hook.trigger_id for hook in decided.new_secrets],
+                "numbers": [hook.secret_number for hook in decided.new_secrets],
+            },
+        ),
         (
             decided.connectors,
             "upsert_connectors",
@@ -150,6 +183,14 @@ def _statements(decided: Plan) -> list[tuple[str, dict[str, Any]]]:
         (decided.queues, "upsert_queues", _queue_columns(decided.queues)),
     ]
     return [(name, parameters) for rows, name, parameters in steps if rows]
+
+
+def _by_trigger(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[WebhookSecret]]:
+    found: dict[tuple[str, str], list[WebhookSecret]] = {}
+    for row in rows:
+        secret = WebhookSecret(row["number"], row["expires_at"])
+        found.setdefault((row["project_id"], row["trigger_id"]), []).append(secret)
+    return found
 
 
 def _bundle_columns(decided: Plan) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from processors.adapters.postgres.wakeups import Notifier
 from processors.gateway.app import build_app
 from processors.gateway.limits import Limits
 from processors.gateway.server import serve
+from processors.ports.measures import Measures
 
 PROJECT = "pj_shop"
 MASTER_KEY = bytes(range(32))
@@ -52,6 +53,9 @@ class Answer:
 
 class Gateway:
     """The doors as callers see them, and the database behind."""
+
+    door: PostgresDoor
+    measures: Measures
 
     def __init__(self, url: str, dsn: str, session: aiohttp.ClientSession, token: str, tokens: PostgresTokens) -> None:
         self.url = url
@@ -133,12 +137,15 @@ async def gateway(migrated_database: str, limits: Limits) -> AsyncIterator[Gatew
         await door.open()
         stack.push_async_callback(door.aclose)
         tokens = PostgresTokens(pool)
-        app = build_app(door, PostgresCatalog(pool), PostgresRunQueries(pool), tokens, MASTER_KEY, limits)
+        measures = Measures()
+        app = build_app(door, PostgresCatalog(pool), PostgresRunQueries(pool), tokens, MASTER_KEY, limits, measures)
         site = await serve(app, "127.0.0.1", 0)
         stack.push_async_callback(site.stop)
         session = await stack.enter_async_context(aiohttp.ClientSession())
         token = await tokens.create_token(PROJECT, "tests", ["automation:write"])
-        yield Gateway(site.url, migrated_database, session, token, tokens)
+        made = Gateway(site.url, migrated_database, session, token, tokens)
+        made.door, made.measures = door, measures
+        yield made
 
 
 @pytest.fixture

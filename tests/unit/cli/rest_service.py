@@ -52,6 +52,7 @@ class State:
     answers: dict[str, tuple[int, bytes, str]] = field(default_factory=dict)
     close_after_next: bool = False
     page: int = 2
+    rotations: int = 0
 
     def paths(self, method: str = "POST") -> list[str]:
         return [seen.path for seen in self.seen if seen.method == method]
@@ -117,8 +118,9 @@ class Handler(BaseHTTPRequestHandler):
         match kind, rest.rpartition("/")[2], rest:
             case "triggers", "test", _:
                 return self._test
-            case "triggers", "sign", _:
-                return lambda request: self._sign(request, rest.removesuffix("/sign"))
+            case "triggers", ("sign" | "rotate") as wish, _:
+                do = self._sign if wish == "sign" else self._rotate
+                return lambda request: do(request, rest.removesuffix(f"/{wish}"))
             case "workflows", "runs", _:
                 return self._start
             case "runs", "log", _:
@@ -166,6 +168,16 @@ class Handler(BaseHTTPRequestHandler):
         signature = hmac.new(SECRET, timestamp.encode() + b"." + request.body, hashlib.sha256).hexdigest()
         path = f"/v1/{PROJECT}/{trigger}"
         self._json(200, {"A44-Timestamp": timestamp, "A44-Signature": signature, "path": path})
+
+    def _rotate(self, request: Seen, trigger: str) -> None:
+        end = json.loads(request.body).get("end")
+        number, self.state.rotations = self.state.rotations + 2, self.state.rotations + 1
+        if number > 2 and end is None:
+            self._problem("E_ROTATION_UNDERWAY", f"{trigger} has two secrets")
+            return
+        until = None if end == "old" else "2026-12-02T08:04:11.123456Z"
+        told = {"secret_number": number, "secret": f"{number:064x}", "old_secret_ends_at": until}
+        self._json(200, {"trigger_id": trigger, "path": f"/v1/{PROJECT}/{trigger}", **told})
 
     def _hook(self, request: Seen) -> None:
         timestamp = request.headers.get("a44-timestamp", "")

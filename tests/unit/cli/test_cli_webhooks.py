@@ -136,3 +136,27 @@ def test_a_service_that_goes_away_between_tries_ends_the_command(
     outcome = send(a44, payload, "--repeat", "2")
     assert outcome.code == 5
     assert outcome.out.startswith("1/2  503 E_UNAVAILABLE   ")
+
+
+def test_a_rotation_prints_the_new_secret_alone_on_stdout_and_how_long_the_old_one_lives(
+    a44: Command, logged_in: RestService
+) -> None:
+    outcome = a44("automation", "webhook", "rotate", "trg_erp_sync")
+    assert (outcome.code, outcome.out) == (0, f"{2:064x}\n")
+    assert "shown this once" in outcome.err
+    assert "the old one is accepted until 2026-12-02" in outcome.err
+    assert logged_in.state.paths() == ["/v1/automation/triggers/trg_erp_sync/rotate"]
+
+
+def test_a_second_rotation_is_refused_until_it_says_what_may_end(a44: Command, logged_in: RestService) -> None:
+    a44("automation", "webhook", "rotate", "trg_x")
+    refused = a44("automation", "webhook", "rotate", "trg_x", "--json")
+    assert (refused.code, refused.problem["code"]) == (3, "E_ROTATION_UNDERWAY")
+    ended = a44("automation", "webhook", "rotate", "trg_x", "--end", "old")
+    assert "no other secret is accepted any more" in ended.err
+    assert json.loads(logged_in.state.seen[-1].body) == {"end": "old"}
+
+
+def test_a_rotation_as_json_is_the_service_s_answer(a44: Command, logged_in: RestService) -> None:
+    document = a44("automation", "webhook", "rotate", "trg_x", "--json").document
+    assert set(document) == {"trigger_id", "path", "secret", "secret_number", "old_secret_ends_at"}

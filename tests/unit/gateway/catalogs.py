@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from processors.ports.catalog import CatalogSnapshot, Definition, Queue, Trigger
-from processors.runtime.publishing import InForce, TriggerInForce, VersionInForce, declared_by, plan
+from processors.ports.catalog import CatalogSnapshot, Definition, Queue, Trigger, WebhookSecret
+from processors.runtime.publishing import InForce, SecretsInForce, TriggerInForce, VersionInForce, declared_by, plan
 from topology.publication import read_files
 
 PROJECT = "pj_shop"
@@ -38,7 +38,7 @@ def snapshot_of(files: Mapping[str, str], project: str = PROJECT) -> CatalogSnap
             workflow_id=spec.workflow,
             pinned_version=spec.version,
             spec=spec.to_json(),
-            secret_number=1,
+            secrets=[WebhookSecret(1)] if spec.type == "webhook" else [],
         )
         for spec in sorted(made.triggers, key=lambda spec: spec.id)
     ]
@@ -74,7 +74,15 @@ def after(files: Mapping[str, str], before: InForce = NOTHING, *, dev: bool = Fa
     ]
     triggers = {name: row for name, row in before.triggers.items() if name not in made.removed}
     triggers |= {
-        spec.id: TriggerInForce(spec.id, spec.type, spec.to_json(), 1, declared_by(spec)) for spec in made.triggers
+        spec.id: TriggerInForce(spec.id, spec.type, spec.to_json(), declared_by(spec)) for spec in made.triggers
     }
     queues = {**before.queues, **{s.id: (s.max_concurrency, s.ordering, s.max_attempts) for s in made.queues}}
-    return InForce(versions, triggers, {**before.connectors, **{s.id: s.to_json() for s in made.connectors}}, queues)
+    secrets = {
+        name: SecretsInForce(known.last, None if name in made.without_secret else known.newest)
+        for name, known in before.secrets.items()
+    }
+    secrets |= {
+        hook.trigger_id: SecretsInForce(hook.secret_number, hook.secret_number) for hook in made.hooks if hook.is_new
+    }
+    connectors = {**before.connectors, **{s.id: s.to_json() for s in made.connectors}}
+    return InForce(versions, triggers, connectors, queues, secrets)

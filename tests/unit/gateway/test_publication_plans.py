@@ -1,8 +1,10 @@
 """What a publication changes, decided without a database."""
 
+from dataclasses import replace
+
 import pytest
 
-from processors.runtime.publishing import InForce, Plan, plan
+from processors.runtime.publishing import InForce, Plan, SecretsInForce, plan
 from schemas.errors import Refused
 from tests.unit.gateway.catalogs import NOTHING, after
 from topology.publication import read_files
@@ -77,3 +79,34 @@ def test_references_may_lead_to_what_is_published_before() -> None:
         planned(trigger, NOTHING)
     with pytest.raises(Refused, match="E_VERSION_UNKNOWN"):
         planned({"t.yaml": trigger["t.yaml"].replace("version: 1", "version: 2")}, after(flow()))
+
+
+HOOKED = "name: flow\nversion: {version}\ntrigger: {trigger}\nsteps: [{{id: pause, uses: sleep, duration: 1s}}]\n"
+
+
+def hooked(version: int, trigger: str) -> dict[str, str]:
+    return {"flow.yaml": HOOKED.format(version=version, trigger=trigger)}
+
+
+def secrets(made: Plan) -> list[tuple[int, bool]]:
+    return [(hook.secret_number, hook.is_new) for hook in made.hooks]
+
+
+@pytest.mark.parametrize("other", ["{event: a.b, id: trg_other}", "{event: a.b, id: trg_hook}"])
+def test_case_A16_a_trigger_that_was_removed_or_of_another_type_never_has_its_dead_secret_again(other: str) -> None:
+    hook = "{webhook: {id: trg_hook}}"
+    first = after(hooked(1, hook))
+    assert secrets(planned(hooked(1, hook), first)) == [(1, False)]
+    gone = after(hooked(2, other), first)
+    assert gone.secrets["trg_hook"] == SecretsInForce(1, None)
+    again = planned(hooked(3, hook), gone)
+    assert secrets(again) == [(2, True)]
+    assert again.new_secrets == again.hooks
+
+
+def test_a_webhook_without_a_secret_gets_one_although_nothing_else_changed() -> None:
+    """Published by a process of before secrets had a table."""
+    before = replace(after(hooked(1, "{webhook: true}")), secrets={})
+    made = planned(hooked(1, "{webhook: true}"), before)
+    assert secrets(made) == [(1, True)]
+    assert made.changes_anything

@@ -40,6 +40,28 @@ def test_the_signature_is_what_the_guides_sender_computes() -> None:
     assert not same(b"", ours)
 
 
+@pytest.mark.parametrize(("numbers", "fitting"), [([2], 2), ([3, 2], 2), ([2, 1], 2), ([3], None), ([], None)])
+def test_any_secret_that_lives_may_have_signed_and_no_other(numbers: list[int], fitting: int | None) -> None:
+    told = SECRETS.sign("pj_shop", "trg_x", 2, b"1784500860", b"{}").encode()
+    assert SECRETS.fitting("pj_shop", "trg_x", numbers, b"1784500860", b"{}", told) == fitting
+
+
+def test_the_secret_that_stands_in_for_a_missing_one_opens_nothing() -> None:
+    told = SECRETS.sign("pj_shop", "trg_x", 0, b"1784500860", b"{}").encode()
+    assert SECRETS.fitting("pj_shop", "trg_x", [], b"1784500860", b"{}", told) is None
+    assert SECRETS.fitting("pj_shop", "trg_x", [1], b"1784500860", b"{}", told) is None
+
+
+@pytest.mark.parametrize("numbers", [[], [1], [2, 1]])
+def test_a_refusal_costs_the_same_number_of_signatures_whatever_lives(
+    numbers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    monkeypatch.setattr(SECRETS, "sign", lambda _project, _trigger, number, *_: made.append(number) or "0" * 64)
+    assert SECRETS.fitting("pj_shop", "trg_x", numbers, b"1", b"{}", b"wrong") is None
+    assert len(made) == 2
+
+
 def test_a_short_master_key_is_refused() -> None:
     with pytest.raises(Refused, match="E_CONFIG"):
         Secrets(bytes(31))

@@ -4,7 +4,7 @@ select catalog_version from automation.installation;
 
 -- name: find_triggers
 -- All triggers in force.
-select project_id, trigger_id, type as type_, event_type, workflow_id, pinned_version, spec, secret_number
+select project_id, trigger_id, type as type_, event_type, workflow_id, pinned_version, spec
   from automation.triggers
  order by project_id, trigger_id;
 
@@ -44,7 +44,7 @@ select definition_id, workflow_id, version, revision, checksum
 
 -- name: find_project_triggers
 -- A project's triggers, to compare with.
-select trigger_id, type as type_, spec, secret_number, declared_by
+select trigger_id, type as type_, spec, declared_by
   from automation.triggers
  where project_id = %(project_id)s;
 
@@ -82,7 +82,7 @@ select %(project_id)s, d.workflow_id, d.version, d.revision, d.label, d.kind, d.
 delete from automation.triggers where project_id = %(project_id)s and trigger_id = any(%(trigger_ids)s);
 
 -- name: upsert_triggers
--- New and changed triggers; a changed one keeps its secret.
+-- New and changed triggers.
 insert into automation.triggers
        (project_id, trigger_id, type, event_type, workflow_id, pinned_version, spec, declared_by)
 select %(project_id)s, t.trigger_id, t.type, t.event_type, t.workflow_id, t.pinned_version, t.spec, t.declared_by
