@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 import typer.main
+from typer.core import TyperGroup
 
 from ops.cli import (
     auth,
+    completion,
     configuration,
     doctor,
     inspection,
@@ -48,6 +50,7 @@ command(app, "dev", example="a44 dev --persist .a44/data --port 8044 flows/")(se
 command(app, "up", example=service.UP_EXAMPLE)(service.up)
 command(app, "migrate", example="A44_POSTGRES_DSN=postgresql://a44@db.example/a44 a44 migrate")(service.migrate)
 command(app, "doctor", example="A44_POSTGRES_DSN=... A44_KAFKA_BOOTSTRAP=127.0.0.1:9092 a44 doctor")(doctor.doctor)
+command(app, "completion", example='eval "$(a44 completion bash)"')(completion.completion)
 command(app, "config", example="a44 config --config a44.toml")(configuration.config)
 
 
@@ -83,12 +86,18 @@ def main() -> None:
         if getattr(sys, name) is None:  # closed by whoever started us: there is nobody to tell anything
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  for as long as we live
     try:
-        code = run(sys.argv[1:])
+        code = run(sys.argv[1:]) if completion.VARIABLE not in os.environ else _complete(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:  # the reader left, as `head` does: say nothing, also not at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = CLOSED_PIPE
     sys.exit(code)
+
+
+def _complete(words: Sequence[str]) -> int:
+    """What the script of a shell asks."""
+    root_command = typer.main.get_command(app)
+    return completion.answer(root_command, words) if isinstance(root_command, TyperGroup) else OK
 
 
 def run(arguments: Sequence[str]) -> int:
