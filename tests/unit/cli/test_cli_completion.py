@@ -30,7 +30,7 @@ def offered(*words: str) -> list[str]:
 def test_commands_and_options_are_offered(home: Path) -> None:
     assert offered("auto") == ["automation"]
     assert offered("automation", "we") == ["webhook"]
-    assert offered("automation", "webhook", "") == ["sign", "send"]
+    assert offered("automation", "webhook", "s") == ["sign", "send"]
     assert offered("automation", "runs", "--st") == ["--state", "--step"]
     assert offered("automation", "runs", "--pro") == ["--project", "--profile"]
     assert offered("completion", "") == ["bash", "zsh", "fish"]
