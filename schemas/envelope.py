@@ -1,8 +1,9 @@
 """The event envelope: what every door and every producer puts on the events topic.
 
 Written as Avro (single-object encoding), read as that or as plain JSON. `data` is JSON text and stays
-byte for byte as it was sent. Whatever decodes here can be stored: no other check stands between this
-module and the log.
+byte for byte as it was sent. Data that is too large to travel lies in storage: `data` is null then, and `data_ref`
+says where, in the event's own project (see `schemas.stored_bodies`). Whatever decodes here can be stored: no other
+check stands between this module and the log.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from schemas import strict_json
 from schemas.avro import MAGIC, UndecodableError, codec
 from schemas.errors import Refused
 from schemas.ids import is_project_id
+from schemas.stored_bodies import NOTHING, Reference, StoredBody, parsed
 
 _VISIBLE = r"\A[^\x00-\x1f\x7f-\x9f]*[^\x00-\x1f\x7f-\x9f\s][^\x00-\x1f\x7f-\x9f]*\Z"
 _MOMENT = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})\Z"
@@ -24,6 +26,7 @@ Text = Annotated[str, Meta(min_length=1, max_length=255, pattern=_VISIBLE)]
 Moment = Annotated[str, Meta(pattern=_MOMENT)]
 FromOne = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 FromZero = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 _WANTED: Final = {
     "occurred_at": "a moment such as 2026-07-19T14:02:11.884Z",
@@ -32,11 +35,13 @@ _WANTED: Final = {
     "redrive_count": "a whole number from 0",
     "project_id": "the id of a project: a-z, then a-z 0-9 _ -, at most 63 characters",
     "data": "any JSON value",
+    "data_size": "a whole number from 0",
+    "data_sha256": "64 hexadecimal digits",
 }
 _TEXT_WANTED: Final = "text of 1 to 255 characters, not blank, with no control characters"
 # Finer moments are cut: Postgres would round them up, at the end of the last year into one that nothing can read.
 _TO_THE_MICROSECOND: Final = len("2026-07-19T14:02:11.884000Z")
-_FIELD = re.compile(r"\$\.([a-z_]+)`|required field `([a-z_]+)`")
+_FIELD = re.compile(r"\$\.([a-z0-9_]+)`|required field `([a-z0-9_]+)`")
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -54,6 +59,9 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     correlation_id: Text | None = None
     operation_version: FromOne = 1
     redrive_count: FromZero = 0
+    data_ref: Text | None = None
+    data_size: FromZero = 0
+    data_sha256: Sha256 | None = None
 
 
 class _Wire(msgspec.Struct, kw_only=True, gc=False):
@@ -71,6 +79,9 @@ class _Wire(msgspec.Struct, kw_only=True, gc=False):
     correlation_id: Text | None = None
     operation_version: FromOne = 1
     redrive_count: FromZero = 0
+    data_ref: Text | None = None
+    data_size: FromZero = 0
+    data_sha256: Sha256 | None = None
 
 
 _codec = codec("envelope")
@@ -99,6 +110,29 @@ def decode_envelope(data: bytes, default_project: str | None = None) -> Envelope
     return _from_json(data, default_project)
 
 
+def referring(envelope: Envelope, body: StoredBody) -> Envelope:
+    """The same event with its data in storage."""
+    reference = body.reference
+    return msgspec.structs.replace(
+        envelope,
+        data=NOTHING,
+        data_ref=str(reference),
+        data_size=len(body.content),
+        data_sha256=reference.sha256,
+    )
+
+
+def data_hash(envelope: Envelope) -> bytes:
+    """The hash of an event's data, wherever it is."""
+    reference = reference_of(envelope)
+    return body_hash(envelope.data) if reference is None else bytes.fromhex(reference.sha256)
+
+
+def reference_of(envelope: Envelope) -> Reference | None:
+    """Where an event's data lies, unless it is here."""
+    return None if envelope.data_ref is None else parsed(envelope.data_ref)
+
+
 def body_hash(data: str) -> bytes:
     """SHA-256 over the data text as it was sent: two bodies are the same only byte for byte."""
     return hashlib.sha256(data.encode()).digest()
@@ -116,7 +150,7 @@ def _from_json(data: bytes, default_project: str | None) -> Envelope:
         _refuse_field(str(exc), exc)
     except msgspec.DecodeError as exc:
         raise _refusal(f"the record is not JSON: {exc}") from exc
-    return Envelope(
+    envelope = Envelope(
         id=wire.id,
         type=wire.type,
         idempotency_key=wire.idempotency_key,
@@ -129,7 +163,12 @@ def _from_json(data: bytes, default_project: str | None) -> Envelope:
         correlation_id=wire.correlation_id,
         operation_version=wire.operation_version,
         redrive_count=wire.redrive_count,
+        data_ref=wire.data_ref,
+        data_size=wire.data_size,
+        data_sha256=wire.data_sha256,
     )
+    _check_reference(envelope)
+    return envelope
 
 
 def _from_fields(fields: dict[str, Any], default_project: str | None) -> Envelope:
@@ -139,6 +178,7 @@ def _from_fields(fields: dict[str, Any], default_project: str | None) -> Envelop
     except msgspec.ValidationError as exc:
         _refuse_field(str(exc), exc)
     moment = _in_utc(envelope.occurred_at)
+    _check_reference(envelope)
     try:
         strict_json.check(envelope.data.encode())
     except Refused as exc:
@@ -148,6 +188,19 @@ def _from_fields(fields: dict[str, Any], default_project: str | None) -> Envelop
     if moment != envelope.occurred_at:
         return msgspec.structs.replace(envelope, occurred_at=moment)
     return envelope
+
+
+def _check_reference(envelope: Envelope) -> None:
+    """A reference leads into the event's own project, to content of its hash: nobody reads what is another's."""
+    if envelope.data_ref is None:
+        return
+    found = parsed(envelope.data_ref)
+    if found is None or found.project_id != envelope.project_id:
+        raise _refusal("the field data_ref is no reference into this project's stored bodies", "data_ref")
+    if envelope.data_sha256 not in (None, found.sha256):
+        raise _refusal("the fields data_ref and data_sha256 tell of different content", "data_sha256")
+    if envelope.data != NOTHING:
+        raise _refusal("the field data is there beside data_ref; wanted null", "data")
 
 
 def _project(told: str | None, default: str | None) -> str:

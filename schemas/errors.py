@@ -69,6 +69,8 @@ CODES: Mapping[str, Code] = {
     "E_STEP_MEMORY": Code(507, "The step asked for more memory than its host may take"),
     "E_STEP_TIMEOUT": Code(504, "The step ran past its timeout"),
     "E_STEP_TIMEOUT_MISSING": Code(422, "A step declares no timeout"),
+    "E_STORAGE_UNAVAILABLE": Code(503, "The storage for large bodies cannot be reached"),
+    "E_STORED_BODY_MISSING": Code(422, "The stored body is not there"),
     "E_TIMESTAMP_SKEW": Code(408, "The timestamp is too far from the server's clock"),
     "E_TOKEN": Code(401, "The token is missing or not valid"),
     "E_TOMBSTONE": Code(422, "The record has no value"),

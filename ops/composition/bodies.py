@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from ops.composition.storage import storage_of
 from ops.secrets import SecretStore
 from ops.settings import Settings
 from processors.adapters.http.connector import open_http_connector
@@ -10,6 +11,7 @@ from processors.adapters.postgres.project_sql import ProjectSql
 from processors.executor.hosts.bundles import CodeBundle
 from processors.executor.hosts.settings import HostSettings
 from processors.executor.hosts.step_hosts import StepHosts
+from processors.executor.stored_inputs import with_stored_inputs
 from processors.ports.bodies import Bodies, BodyListener
 from processors.ports.catalog import Catalog
 from processors.ports.measures import Measures
@@ -41,6 +43,7 @@ async def open_bodies(
         hosts = StepHosts(listener, bundle_of, host_settings, measures)
         hosts.warm()
         try:
-            yield {"yaml": YamlBodies(listener, spec_of, {CONNECTOR: connector, SQL: sql}), "code": hosts}
+            yaml = YamlBodies(listener, spec_of, {CONNECTOR: connector, SQL: sql})
+            yield with_stored_inputs({"yaml": yaml, "code": hosts}, listener, storage_of(settings))
         finally:
             await sql.aclose()

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
 from ops.composition.bodies import open_bodies
 from ops.composition.hints import CommandHints
+from ops.composition.storage import storage_of
 from ops.settings import Settings
 from processors.adapters.kafka.admin import KafkaAdmin
 from processors.adapters.kafka.consumer import FETCH_WAIT, IDLE_FETCH_WAIT, ConsumerSettings, consume
@@ -33,6 +35,7 @@ from processors.ports.streams import ConsumerState, Phase, Record
 from processors.relay.relay import run_relay
 from processors.runtime.current_catalog import CurrentCatalog
 from processors.scheduler.scheduler import Scheduler
+from processors.scheduler.sweep_of_bodies import run_sweep
 from schemas.commands import StepCommand, decode_commands
 from topology.topics import Topics, TopicSpec
 
@@ -62,6 +65,7 @@ async def _gateway(settings: Settings, stop: asyncio.Event, on_ready: OnReady, m
             settings.master_key_bytes(),
             Limits(dedup_window=window),
             measures,
+            storage_of(settings),
         )
         listening = asyncio.create_task(listen(settings.postgres_dsn, {Channel.ENDED: app[ENDS].hurry}, stop, measures))
         site = await serve(app, settings.gateway_host, settings.gateway_port)
@@ -91,7 +95,7 @@ async def _ingest(settings: Settings, stop: asyncio.Event, on_ready: OnReady, me
     log = PostgresIngestLog(settings.postgres_dsn, topics.dead_letters, settings.dedup_window_hours * HOUR_SECONDS)
     async with open_pool(settings.postgres_dsn, "ingest", size=1) as pool, _hints(settings) as hints:
         await log.open()
-        ingest = Ingest(log, CurrentCatalog(PostgresCatalog(pool)), hints, measures)
+        ingest = Ingest(log, CurrentCatalog(PostgresCatalog(pool)), hints, measures, storage_of(settings))
         reading = _consumer(settings, topics.events, f"{settings.topic_prefix}.ingest")
         await consume(reading, ingest, log, stop, _when_assigned(on_ready, "ingest"), measures)
         await log.aclose()
@@ -104,10 +108,20 @@ async def _scheduler(settings: Settings, stop: asyncio.Event, on_ready: OnReady,
         listening = asyncio.create_task(
             listen(settings.postgres_dsn, {Channel.PENDING: scheduler.wake}, stop, measures)
         )
+        sweeping = asyncio.create_task(_sweep_bodies(settings, schedule, stop, measures))
         on_ready("scheduler", {})
         await scheduler.run(stop)
-        await listening
+        await asyncio.gather(listening, sweeping)
         await schedule.aclose()
+
+
+async def _sweep_bodies(
+    settings: Settings, schedule: PostgresSchedule, stop: asyncio.Event, measures: Measures
+) -> None:
+    storage = storage_of(settings)
+    if storage is not None:
+        days = settings.storage_orphan_days
+        await run_sweep(storage, schedule.kept_bodies, lambda: datetime.now(UTC), days, stop, measures)
 
 
 async def _executor(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measures: Measures) -> None:

@@ -149,6 +149,35 @@ class Settings(BaseSettings):
         description="how long days of the outbox that are wholly sent are kept (scheduler)",
         examples=["a whole number of days from 1 to 365"],
     )
+    storage_url: str = Field(
+        default="",
+        pattern=r"^(file:///.+|s3://[^/\s]+(/\S*)?)?$",
+        description="storage for bodies over 256 KB; without it they travel whole (all roles but the relay)",
+        examples=["file:///a/folder that all processes share, or s3://bucket with or without a prefix"],
+    )
+    storage_endpoint: str = Field(
+        default="",
+        pattern=r"^(https?://\S+)?$",
+        description="address of an S3-compatible storage that is not Amazon's (as storage_url)",
+        examples=["an address such as https://storage.example:9000"],
+    )
+    storage_access_key: str = Field(
+        default="",
+        description="access key of the bucket; without it S3's usual places are asked (as storage_url)",
+        examples=["the id of an access key"],
+    )
+    storage_secret_key: SecretStr = Field(
+        default=SecretStr(""),
+        description="secret of the access key (as storage_url)",
+        examples=["the secret that belongs to storage_access_key"],
+    )
+    storage_orphan_days: int = Field(
+        default=31,
+        ge=21,
+        le=3650,
+        description="how long stored bodies that no run refers to are kept (scheduler)",
+        examples=["a whole number of days from 21 to 3650"],
+    )
     python: str = Field(
         default=sys.executable,
         min_length=1,

@@ -69,6 +69,7 @@ class LiveRun:
             history=past,
             go_until=None if state.owner_lost else go_until,
             losses=state.crashes,
+            input_ref=claim.input_ref,
         )
 
 

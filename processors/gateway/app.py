@@ -31,6 +31,7 @@ from processors.ports.catalog import Catalog
 from processors.ports.door import Door
 from processors.ports.measures import Measures
 from processors.ports.run_queries import History, RunQueries
+from processors.ports.storage import Storage
 from processors.ports.tokens import Tokens
 
 # Told by whoever hears that runs have ended, so that those who wait need not wait for the next poll.
@@ -48,6 +49,7 @@ def build_app(
     master_key: bytes,
     limits: Limits | None = None,
     measures: Measures | None = None,
+    storage: Storage | None = None,
 ) -> web.Application:
     """Raises Refused E_CONFIG for a master key that is too short."""
     allowed = limits or Limits()
@@ -63,6 +65,7 @@ def build_app(
         ends=SharedPoll(partial(queries.ended, limit=allowed.attempts)),
         news=SharedPoll(queries.news),
         measures=measures or Measures(),
+        storage=storage,
     )
     app = web.Application(middlewares=[answer_errors])
     app[ENDS] = parts.ends

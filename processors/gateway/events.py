@@ -11,7 +11,7 @@ from processors.gateway.keys import check_key, key_in_header
 from processors.gateway.parts import Parts
 from processors.ports.door import Acceptance
 from processors.ports.tokens import WRITE
-from schemas.envelope import Envelope, body_hash, checked, encode_envelope
+from schemas.envelope import Envelope, body_hash, checked, encode_envelope, referring
 from schemas.errors import Refused
 from schemas.ids import new_event_id
 
@@ -56,6 +56,7 @@ class Events:
                 correlation_id=fields.correlation_id or fields.id,
             )
         )
+        stored = parts.body_for_storage(token.project_id, envelope.data)
         answer = await parts.accept(
             Acceptance(
                 project_id=token.project_id,
@@ -65,8 +66,9 @@ class Events:
                 event_id=envelope.id,
                 partition_key=envelope.partition_key,
                 run_id=None,
-                envelope=encode_envelope(envelope),
+                envelope=encode_envelope(envelope if stored is None else referring(envelope, stored)),
                 window=parts.limits.dedup_window,
+                body=stored,
             )
         )
         return await parts.told(answer, key_source)

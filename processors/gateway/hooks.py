@@ -18,7 +18,7 @@ from processors.ports.catalog import CatalogSnapshot, Trigger
 from processors.ports.door import Acceptance
 from processors.runtime.matching import WEBHOOK, EventScope, accepts, keyed, run_of, webhook_event_type
 from schemas import strict_json
-from schemas.envelope import Envelope, encode_envelope
+from schemas.envelope import Envelope, encode_envelope, referring
 from schemas.errors import Refused
 from schemas.ids import new_event_id
 
@@ -57,6 +57,7 @@ class Hooks:
         if not accepts(trigger, scope):
             raise PassedOverError
         envelope, promised = scope.envelope, run_of(snapshot, trigger, scope)
+        stored = parts.body_for_storage(trigger.project_id, envelope.data)
         return Acceptance(
             project_id=trigger.project_id,
             idempotency_key=envelope.idempotency_key,
@@ -65,9 +66,10 @@ class Hooks:
             event_id=envelope.id,
             partition_key=promised.lane,  # between partitions the order of acceptance would be lost
             run_id=promised.run_id,
-            envelope=encode_envelope(envelope),
+            envelope=encode_envelope(envelope if stored is None else referring(envelope, stored)),
             window=parts.limits.dedup_window,
             catalog=snapshot.version,
+            body=stored,
         )
 
     def _verified(self, request: web.Request, snapshot: CatalogSnapshot, body: bytes, now: datetime) -> Trigger:

@@ -18,6 +18,7 @@ from processors.ports.tokens import WRITE
 from processors.runtime.matching import manual_run
 from schemas.errors import Refused
 from schemas.ids import new_event_id
+from schemas.stored_bodies import standing_for
 
 _EMPTY = msgspec.Raw(b"{}")
 
@@ -72,6 +73,9 @@ class ManualRuns:
             input_text=bytes(fields.input).decode(),
             trigger_id=fields.trigger,
         )
+        stored = self._parts.body_for_storage(project_id, run.input)
+        if stored is not None:
+            run = msgspec.structs.replace(run, input=standing_for(stored), input_ref=str(stored.reference))
         return Acceptance(
             project_id=project_id,
             idempotency_key=key,
@@ -83,6 +87,7 @@ class ManualRuns:
             run=run,
             window=self._parts.limits.dedup_window,
             catalog=snapshot.version,
+            body=stored,
         )
 
 

@@ -18,7 +18,9 @@ from processors.ports.catalog import Catalog, CatalogSnapshot
 from processors.ports.door import Acceptance, Answer, Door, Outcome
 from processors.ports.measures import Measures
 from processors.ports.run_queries import Cursor, History, News, RunQueries
+from processors.ports.storage import Storage
 from schemas.errors import Refused, Unavailable
+from schemas.stored_bodies import StoredBody, too_large_to_travel
 
 ACCEPTED = "accepted"  # the state of a run that is promised and not made yet
 
@@ -44,6 +46,11 @@ class Parts:
     ends: SharedPoll[str, History]
     news: SharedPoll[Cursor, News]
     measures: Measures
+    storage: Storage | None = None
+
+    def body_for_storage(self, project_id: str, data: str) -> StoredBody | None:
+        """What has to be put into storage of this data, where there is one."""
+        return None if self.storage is None else too_large_to_travel(project_id, data, self.door.now())
 
     async def accept_by_catalog(self, decide: Callable[[CatalogSnapshot], Acceptance]) -> Answer:
         """Through the door as the catalog in force has it. What was decided by another one, a refusal as well, is
@@ -66,7 +73,11 @@ class Parts:
         raise Unavailable("E_UNAVAILABLE", "definitions are published one after the other; send it again")
 
     async def accept(self, item: Acceptance) -> Answer:
-        """Through the door. Raises Refused E_IDEMPOTENCY_CONFLICT; both hashes go to the log only."""
+        """Through the door, its body before it. Raises Refused E_IDEMPOTENCY_CONFLICT; both hashes go to the log only.
+        Raises Unavailable, E_STORAGE_UNAVAILABLE among them: then nothing was accepted.
+        """
+        if item.body is not None and self.storage is not None:
+            await self.storage.put(item.body)
         answer = await self.door.accept(item)
         self.measures.count("door_answers_total", 1, answer.outcome.value)
         if answer.outcome is Outcome.CONFLICT:

@@ -17,10 +17,11 @@ from processors.ports.ingest import Arrival, DeadRecord, Followed, Harvest, Inge
 from processors.ports.measures import Measures
 from processors.ports.relay import BATCH
 from processors.ports.runs import NewRun
+from processors.ports.storage import Storage
 from processors.ports.streams import Record
 from processors.runtime.current_catalog import CurrentCatalog
-from processors.runtime.matching import Miss, match
-from schemas.envelope import Envelope, body_hash
+from processors.runtime.matching import Miss, is_wanted, match
+from schemas.envelope import Envelope, data_hash, reference_of
 from schemas.errors import AutomationError, Refused, Unavailable
 from schemas.framing import decode_records
 from schemas.ids import MAX_MILLIS, computed_dead_letter_id, event_millis
@@ -38,11 +39,19 @@ _log = structlog.get_logger("ingest")
 class Ingest:
     """The handler of the events topic's consumer."""
 
-    def __init__(self, log: IngestLog, catalog: CurrentCatalog, hints: Hints, measures: Measures | None = None) -> None:
+    def __init__(
+        self,
+        log: IngestLog,
+        catalog: CurrentCatalog,
+        hints: Hints,
+        measures: Measures | None = None,
+        storage: Storage | None = None,
+    ) -> None:
         self._log = log
         self._catalog = catalog
         self._hints = hints
         self.measures = measures or Measures()
+        self._storage = storage
 
     async def __call__(self, records: Sequence[Record]) -> None:
         """Durable when it returns. Raises `Unavailable`: the same records come again."""
@@ -86,9 +95,28 @@ class Ingest:
                     continue
                 accepted = None if number is None else _accepted_at(envelope, now_millis)
                 millis = now_millis if accepted is None else _millis(accepted)
-                found = match(snapshot, envelope, millis=millis, now=now)
+                found = await self._match(snapshot, envelope, millis, now)
                 self._take(harvest, record, envelope, accepted, found)
         _fold_repeated_runs(harvest)
+
+    async def _match(
+        self, snapshot: CatalogSnapshot, envelope: Envelope, millis: int, now: datetime
+    ) -> Sequence[NewRun | Refused | Miss]:
+        """What the event makes. Data that lies in storage is read where a trigger asks for the event: its filter may
+        look at it, and a run of what cannot be read any more is not begun. Raises `Unavailable`.
+        """
+        if envelope.data_ref is None or not is_wanted(snapshot, envelope):
+            return match(snapshot, envelope, millis=millis, now=now)
+        try:
+            return match(snapshot, envelope, millis=millis, now=now, stored=await self._stored(envelope))
+        except Refused as refused:
+            return [refused]
+
+    async def _stored(self, envelope: Envelope) -> bytes:
+        reference = reference_of(envelope)
+        if self._storage is None or reference is None:
+            raise Refused("E_STORED_BODY_MISSING", "the data lies in storage, and no storage_url is set for ingest")
+        return await self._storage.get(reference)
 
     async def _write(self, harvest: Harvest) -> None:
         crash_points.reach("after_poll_before_commit")
@@ -155,7 +183,7 @@ class Ingest:
                 event_id=envelope.id,
                 project_id=envelope.project_id,
                 idempotency_key=envelope.idempotency_key,
-                body_hash=body_hash(envelope.data),
+                body_hash=data_hash(envelope),
                 accepted_at=accepted,
                 partition=record.partition,
                 offset=record.offset,

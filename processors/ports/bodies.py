@@ -32,7 +32,8 @@ class Past(msgspec.Struct, frozen=True, gc=False):
 
 class BodyStart(msgspec.Struct, frozen=True, gc=False):
     """Everything a body needs to begin or to come back. `losses`: how many times in a row its owner or its host went
-    with it; after the first it is kept apart, after a second one alone (quarantine).
+    with it; after the first it is kept apart, after a second one alone (quarantine). With `input_ref` the input lies in
+    storage.
     """
 
     run_id: str
@@ -54,6 +55,7 @@ class BodyStart(msgspec.Struct, frozen=True, gc=False):
     history: Sequence[Past]
     go_until: float | None
     losses: int = 0
+    input_ref: str | None = None
 
 
 class BodyListener(Protocol):

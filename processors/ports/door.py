@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from processors.ports.runs import NewRun
+from schemas.stored_bodies import StoredBody
 
 
 class Outcome(StrEnum):
@@ -20,7 +21,8 @@ class Acceptance:
     """One thing to accept. Either `envelope` (bytes for the events topic) or `run` (a manual run) is set.
 
     `window` is how long the key is remembered, in seconds. `run_id` is None for a published event. `catalog` is the
-    version that it was decided by, None for what no catalog decides.
+    version that it was decided by, None for what no catalog decides. `body` has to be in storage before the door hears
+    of it.
     """
 
     project_id: str
@@ -34,6 +36,7 @@ class Acceptance:
     run: NewRun | None = None
     window: float = 86_400.0
     catalog: int | None = None
+    body: StoredBody | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     has_mail: bool
     deadline_at: datetime | None = None
     stale_at: datetime | None = None
+    input_ref: str | None = None
 
     @property
     def is_stale(self) -> bool:

@@ -72,6 +72,9 @@ MEASURES: Mapping[str, Measure] = {
     "partitions_dropped_total": Measure(
         Kind.COUNTER, "partitions that were dropped because they were over and wholly sent", ("table",)
     ),
+    "stored_bodies_swept_total": Measure(
+        Kind.COUNTER, "bodies in storage that were removed because no run refers to them"
+    ),
     "oldest_snapshot_age_seconds": Measure(
         Kind.GAUGE, "how long ago the oldest open transaction began that keeps dead rows from being cleaned up"
     ),

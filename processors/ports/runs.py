@@ -7,7 +7,8 @@ class NewRun(msgspec.Struct, frozen=True, gc=False):
     """One run to be made. `lane` is its lane's value; `ordered` says whether the lane keeps order.
 
     Times are ISO-8601 UTC text; `input` is JSON text, byte for byte as it was sent; `deadline` is in seconds from
-    acceptance. A run that is first claimed after `stale_at` is too old to begin.
+    acceptance. A run that is first claimed after `stale_at` is too old to begin. With `input_ref` the input lies in
+    storage, and `input` tells of it.
     """
 
     run_id: str
@@ -30,6 +31,7 @@ class NewRun(msgspec.Struct, frozen=True, gc=False):
     input: str
     deadline: float | None = None
     stale_at: str | None = None
+    input_ref: str | None = None
 
 
 class Grant(msgspec.Struct, frozen=True, gc=False):

@@ -1,10 +1,11 @@
 """What the scheduler needs of the log: look once a second, act where there is something to do."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from processors.ports.runs import Grant
+from schemas.stored_bodies import Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,9 @@ class Schedule(Protocol):
 
     async def feed(self) -> Sequence[Grant]:
         """Give free slots to ready runs; those whose deadline has passed need none, as all that they do is end."""
+
+    async def kept_bodies(self, references: Sequence[Reference]) -> Collection[Reference]:
+        """Those of these bodies in storage that a run refers to, live or ended."""
 
     async def recount(self) -> None:
         """Repair the counters of queues."""

@@ -15,9 +15,10 @@ import msgspec
 from processors.ports.catalog import CatalogSnapshot, Definition, Trigger
 from processors.ports.runs import NewRun
 from schemas import strict_json
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, data_hash
 from schemas.errors import Refused
 from schemas.ids import run_id as run_id_of
+from schemas.stored_bodies import described
 from topology.names import hint
 
 MANUAL_TRIGGER = "trg_manual"
@@ -79,14 +80,20 @@ class Verdict(NamedTuple):
 
 
 def match(
-    snapshot: CatalogSnapshot, envelope: Envelope, *, millis: int | None = None, now: datetime | None = None
+    snapshot: CatalogSnapshot,
+    envelope: Envelope,
+    *,
+    millis: int | None = None,
+    now: datetime | None = None,
+    stored: bytes | None = None,
 ) -> list[NewRun | Refused | Miss]:
     """What the triggers of one envelope come to, in order of trigger id. `millis`, the stored time of acceptance, is
     needed for events whose id was chosen by their producer (see `schemas.ids.run_id`). Where `now` is told, events that
     are too old for their trigger are refused; the run that a door has promised is made, and ends when it is claimed.
+    `stored` is the data of an event that only refers to it.
     """
-    scope = EventScope(envelope)
     try:
+        scope = EventScope(envelope) if stored is None else EventScope(envelope, strict_json.decode(stored))
         triggers = _triggers_for(snapshot, envelope)
     except Refused as refused:
         return [refused]
@@ -138,6 +145,14 @@ def _asked(
         return run_of(snapshot, trigger, keyed(trigger, scope), millis=millis)
     except Refused as refused:
         return _about(trigger, refused)
+
+
+def is_wanted(snapshot: CatalogSnapshot, envelope: Envelope) -> bool:
+    """Whether any trigger asks for the event, whatever its filter says."""
+    try:
+        return bool(_triggers_for(snapshot, envelope))
+    except Refused:
+        return False
 
 
 def accepts(trigger: Trigger, scope: EventScope) -> bool:
@@ -310,9 +325,14 @@ def _new_run(
         operation_version=envelope.operation_version,
         redrive_count=envelope.redrive_count,
         occurred_at=envelope.occurred_at,
-        input=envelope.data,
+        input=envelope.data if envelope.data_ref is None else _described(envelope),
         deadline=definition.spec.deadline,
+        input_ref=envelope.data_ref,
     )
+
+
+def _described(envelope: Envelope) -> str:
+    return described(envelope.data_ref or "", envelope.data_size, data_hash(envelope).hex())
 
 
 def _lane(definition: Definition, scope: EventScope, run_id: str) -> str | None:

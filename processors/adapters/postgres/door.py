@@ -19,7 +19,7 @@ from processors.adapters.postgres.batches import ConnectionLostError, Statement,
 from processors.adapters.postgres.clock import DatabaseClock
 from processors.adapters.postgres.columns import columns
 from processors.adapters.postgres.connections import connect, cut
-from processors.adapters.postgres.grants import create_runs, grant_ready, granted, lock_queues, queues_of
+from processors.adapters.postgres.grants import create_runs, grant_ready, granted, lock_queues, note_bodies, queues_of
 from processors.adapters.postgres.statements import statements
 from processors.adapters.postgres.wakeups import Channel, Notifier
 from processors.ports import crash_points
@@ -163,6 +163,7 @@ def _transaction(hashes: list[bytes], items: list[Acceptance], topic: str) -> tu
         seen = {"key_hash": [digest for digest, _, _ in manual], "event_id": [run.event_id for run in runs]}
         batch += [(sql["note_events"], seen), create_runs(runs, [None] * len(runs)), grant_ready(*queues_of(runs))]
         grants = len(batch) - 1
+        batch += note_bodies(runs)
     if any(item.envelope is not None for item in items):
         values = {
             "topic": topic,

@@ -23,6 +23,12 @@ def create_runs(runs: Sequence[NewRun], accepted_at: Sequence[datetime | None]) 
     return statements("grants")["create_runs"], {**columns_of(runs, NewRun), "accepted_at": list(accepted_at)}
 
 
+def note_bodies(runs: Sequence[NewRun]) -> list[Statement]:
+    """After `create_runs`; nothing where all inputs are in their rows."""
+    stored = [run.run_id for run in runs if run.input_ref is not None]
+    return [(statements("grants")["note_bodies"], {"runs": stored})] if stored else []
+
+
 def grant_ready(projects: Sequence[str], queues: Sequence[str]) -> Statement:
     """Gives free slots of locked queues; answers rows for `granted`."""
     wanted = {"projects": list(projects), "queues": list(queues), "most": MOST_GRANTS}

@@ -12,7 +12,7 @@ from processors.adapters.postgres.clock import DatabaseClock
 from processors.adapters.postgres.columns import columns
 from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.door import key_hash
-from processors.adapters.postgres.grants import create_runs, grant_ready, granted, lock_queues, queues_of
+from processors.adapters.postgres.grants import create_runs, grant_ready, granted, lock_queues, note_bodies, queues_of
 from processors.adapters.postgres.statements import statements
 from processors.ports.ingest import Arrival, Followed, Harvest
 from processors.ports.runs import Grant
@@ -97,6 +97,7 @@ class PostgresIngestLog:
             batch.append(create_runs(harvest.runs, [accepted[run.event_id] for run in harvest.runs]))
             batch.append(grant_ready(*queues_of(harvest.runs)))
             grants = len(batch) - 1
+            batch += note_bodies(harvest.runs)
         if harvest.dead:
             batch.append(self._burials(harvest))
         reached = [harvest.reached[partition] for partition in partitions]

@@ -1,7 +1,7 @@
 """The scheduler's side of the log. Each action is a transaction of its own, in the one lock order."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -18,6 +18,7 @@ from processors.ports.measures import Measures
 from processors.ports.runs import Grant
 from processors.ports.schedule import Outlook, Silent
 from schemas.errors import Unavailable
+from schemas.stored_bodies import Reference
 
 _log = structlog.get_logger("schedule")
 MOST = 1000
@@ -77,6 +78,18 @@ class PostgresSchedule:
         for project, queue in await self._ask("all_queues"):
             one = {"project": project, "queue": queue}
             await self._commit([*lock_queues([project], [queue]), (sql["recount"], one)])
+
+    async def kept_bodies(self, references: Sequence[Reference]) -> Collection[Reference]:
+        """On a connection of its own, as all upkeep."""
+        by_name = {str(reference): reference for reference in references}
+        conn = await connect(self._dsn, "upkeep")
+        try:
+            cursor = await conn.execute(statements("scheduler")["find_kept_bodies"], {"references": list(by_name)})
+            return [by_name[name] for (name,) in await cursor.fetchall()]
+        except psycopg.Error as exc:
+            raise Unavailable("E_UNAVAILABLE", f"Postgres cannot tell whose the stored bodies are: {exc}") from exc
+        finally:
+            await conn.close()
 
     async def sweep(self) -> None:
         """On connections of its own: it takes as long as it takes, and no look waits for it."""

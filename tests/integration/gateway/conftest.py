@@ -23,6 +23,7 @@ from processors.gateway.app import build_app
 from processors.gateway.limits import Limits
 from processors.gateway.server import serve
 from processors.ports.measures import Measures
+from processors.ports.storage import Storage
 
 PROJECT = "pj_shop"
 MASTER_KEY = bytes(range(32))
@@ -128,7 +129,12 @@ def limits() -> Limits:
 
 
 @pytest.fixture
-async def gateway(migrated_database: str, limits: Limits) -> AsyncIterator[Gateway]:
+def storage() -> Storage | None:
+    return None
+
+
+@pytest.fixture
+async def gateway(migrated_database: str, limits: Limits, storage: Storage | None) -> AsyncIterator[Gateway]:
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(open_pool(migrated_database, "gateway"))
         notifier = Notifier(migrated_database)
@@ -137,8 +143,8 @@ async def gateway(migrated_database: str, limits: Limits) -> AsyncIterator[Gatew
         await door.open()
         stack.push_async_callback(door.aclose)
         tokens = PostgresTokens(pool)
-        measures = Measures()
-        app = build_app(door, PostgresCatalog(pool), PostgresRunQueries(pool), tokens, MASTER_KEY, limits, measures)
+        measures, catalog, queries = Measures(), PostgresCatalog(pool), PostgresRunQueries(pool)
+        app = build_app(door, catalog, queries, tokens, MASTER_KEY, limits, measures, storage)
         site = await serve(app, "127.0.0.1", 0)
         stack.push_async_callback(site.stop)
         session = await stack.enter_async_context(aiohttp.ClientSession())

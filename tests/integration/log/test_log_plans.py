@@ -49,6 +49,7 @@ def columns_of_runs() -> dict[str, list[Any]]:
         "accepted_at": None,
         "deadline": None,
         "stale_at": None,
+        "input_ref": None,
     }
     same |= {"partition_key": "p", "occurred_at": "2026-07-19T14:00:00Z"}
     return {**{name: [value] * ROOM for name, value in same.items()}, "run_id": runs(90_000), "lane": lanes, **EVENTS}

@@ -1,13 +1,14 @@
 """The scheduler's side of the log in memory."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
 from processors.ports.runs import Grant
 from processors.ports.schedule import Outlook, Silent
 from schemas.errors import Unavailable
+from schemas.stored_bodies import Reference
 from tests.simulation.memory.database import Connection, ConnectionLost, Database
 from tests.simulation.memory.scheduling import grant_ready, is_overdue, regranted
 from tests.simulation.memory.tables import LiveRun, Session, Tables
@@ -103,6 +104,9 @@ class MemorySchedule:
 
     async def recount(self) -> None:
         await self._run(lambda tables, _: _recount(tables))
+
+    async def kept_bodies(self, references: Sequence[Reference]) -> Collection[Reference]:
+        return await self._run(lambda tables, _: [one for one in references if str(one) in tables.stored_bodies])
 
     async def sweep(self) -> None:
         await self._run(lambda tables, _: self._sweep(tables))

@@ -46,6 +46,8 @@ def create_runs(
         if run.run_id in tables.live:
             raise ValueError(f"{run.run_id} is there already")
         tables.live[run.run_id] = live
+        if run.input_ref is not None:
+            tables.stored_bodies.add(run.input_ref)
         tables.watcher.made(live)
 
 
@@ -127,4 +129,5 @@ def claim_of(tables: Tables, live: LiveRun) -> Claim:
         has_mail=live.has_mail,
         deadline_at=live.deadline_at,
         stale_at=live.stale_at,
+        input_ref=run.input_ref,
     )

@@ -96,6 +96,7 @@ def test_a_run_carries_the_envelope_the_version_and_its_place() -> None:
         "input": envelope.data,
         "deadline": 1800.0,
         "stale_at": None,
+        "input_ref": None,
     }
 
 

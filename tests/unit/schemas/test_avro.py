@@ -117,6 +117,7 @@ def test_no_bytes_do_more_than_be_undecodable(body: bytes):
     ("name", "fingerprint"),
     [
         ("envelope.v1", "1fa3c167192604de"),
+        ("envelope.v2", "fcda6a5dbcf6b4ea"),
         ("run_event.v1", "4d8201801046bac4"),
         ("step_command.v1", "1a7b7590e34230ff"),
         ("step_command.v2", "13de12bdc9fcb8e4"),

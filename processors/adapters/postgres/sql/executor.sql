@@ -42,7 +42,7 @@ returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.defini
           (select q.max_attempts from automation.queues q
             where q.project_id = r.project_id and q.queue_id = r.queue_id),
           r.input,
-          r.owner_lost, r.has_mail, r.deadline_at, r.stale_at, clock_timestamp();
+          r.owner_lost, r.has_mail, r.deadline_at, r.stale_at, r.input_ref, clock_timestamp();
 
 -- name: claim_any
 -- Takes the longest granted runs, whether their command came or not. Of the runs that two lost owners had in common a
@@ -79,7 +79,7 @@ returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.defini
           (select q.max_attempts from automation.queues q
             where q.project_id = r.project_id and q.queue_id = r.queue_id),
           r.input,
-          r.owner_lost, r.has_mail, r.deadline_at, r.stale_at, clock_timestamp();
+          r.owner_lost, r.has_mail, r.deadline_at, r.stale_at, r.input_ref, clock_timestamp();
 
 -- name: append
 -- The records of a batch, in the order of their decisions.
@@ -147,7 +147,8 @@ with ended as materialized (
                'id', event_id, 'type', event_type, 'idempotency_key', idempotency_key, 'partition_key', partition_key,
                'occurred_at', occurred_at, 'attempt', 1, 'trigger_id', trigger_id, 'project_id', project_id,
                'correlation_id', correlation_id, 'operation_version', operation_version,
-               'redrive_count', redrive_count, 'data', input)::text,
+               'redrive_count', redrive_count, 'data', case when input_ref is null then input end,
+               'data_ref', input_ref)::text,
            redrive_count
       from ended
      where dead_letter_id is not null
@@ -155,11 +156,12 @@ with ended as materialized (
 insert into automation.runs_ended (
     run_id, project_id, workflow_id, definition_id, version, state, fence, generation, queue_id, lane, lane_seq,
     event_id, event_type, trigger_id, idempotency_key, partition_key, correlation_id, operation_version, redrive_count,
-    occurred_at, accepted_at, created_at, started_at, deadline_at, input, result, error_code, error
+    occurred_at, accepted_at, created_at, started_at, deadline_at, input, result, error_code, error, input_ref
 )
 select run_id, project_id, workflow_id, definition_id, version, outcome, fence, generation, queue_id, lane, lane_seq,
        event_id, event_type, trigger_id, idempotency_key, partition_key, correlation_id, operation_version,
-       redrive_count, occurred_at, accepted_at, created_at, started_at, deadline_at, input, result, error_code, error
+       redrive_count, occurred_at, accepted_at, created_at, started_at, deadline_at, input, result, error_code, error,
+       input_ref
   from ended;
 
 -- name: pass_lanes
@@ -250,7 +252,7 @@ returning r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.defini
           (select q.max_attempts from automation.queues q
             where q.project_id = r.project_id and q.queue_id = r.queue_id),
           r.input,
-          r.owner_lost, r.has_mail, r.deadline_at, r.stale_at, clock_timestamp();
+          r.owner_lost, r.has_mail, r.deadline_at, r.stale_at, r.input_ref, clock_timestamp();
 
 -- name: announce
 -- What the batch tells the world, in the same transaction.
@@ -385,7 +387,7 @@ with limits as materialized (
 select r.run_id, r.fence, r.generation, r.project_id, r.workflow_id, r.definition_id, r.version, r.queue_id, r.lane,
        r.lane_seq, r.event_id, r.event_type, r.trigger_id, r.idempotency_key, r.partition_key, r.correlation_id,
        r.operation_version, r.redrive_count, r.occurred_at, r.accepted_at, r.started_at, r.crashes, q.max_attempts,
-       r.input, r.owner_lost, r.has_mail, r.deadline_at, r.stale_at
+       r.input, r.owner_lost, r.has_mail, r.deadline_at, r.stale_at, r.input_ref
   from automation.live_runs r
   join limits q on q.project_id = r.project_id and q.queue_id = r.queue_id
  where r.session_id = %(session)s;

@@ -1,5 +1,6 @@
 -- The scheduling plane: making runs, giving them their place, granting. Whoever holds a transaction may call
--- these, in this order, and nothing else grants. Lock order: sessions, queues, keys, inbox, lanes, live_runs, outbox.
+-- these, in this order, and nothing else grants. Lock order: sessions, queues, keys, inbox, lanes, live_runs,
+-- stored_bodies, outbox.
 
 -- name: lock_queues
 -- Takes the queues of a batch, sorted; the fold and the grants below look in later statements.
@@ -48,11 +49,11 @@ with item as materialized (
                %(event_id)s::text[], %(event_type)s::text[], %(trigger_id)s::text[], %(idempotency_key)s::text[],
                %(partition_key)s::text[], %(correlation_id)s::text[], %(operation_version)s::integer[],
                %(redrive_count)s::integer[], %(occurred_at)s::timestamptz[], %(accepted_at)s::timestamptz[],
-               %(input)s::text[], %(deadline)s::double precision[], %(stale_at)s::timestamptz[]
+               %(input)s::text[], %(deadline)s::double precision[], %(stale_at)s::timestamptz[], %(input_ref)s::text[]
            ) with ordinality as u (
                run_id, project_id, workflow_id, definition_id, version, queue_id, lane, ordered, event_id, event_type,
                trigger_id, idempotency_key, partition_key, correlation_id, operation_version, redrive_count,
-               occurred_at, accepted_at, input, deadline, stale_at, place
+               occurred_at, accepted_at, input, deadline, stale_at, input_ref, place
            )
      cross join lateral (
            select from automation.inbox i
@@ -84,14 +85,23 @@ with item as materialized (
 insert into automation.live_runs (
     run_id, project_id, workflow_id, definition_id, version, state, ready, vt, queue_id, lane, lane_seq, event_id,
     event_type, trigger_id, idempotency_key, partition_key, correlation_id, operation_version, redrive_count,
-    occurred_at, accepted_at, deadline_at, stale_at, input
+    occurred_at, accepted_at, deadline_at, stale_at, input, input_ref
 )
 select run_id, project_id, workflow_id, definition_id, version, 'pending',
        lane_seq is null or lane_seq = head_seq + 1, coalesce(seat_vt, 0), queue_id, lane, lane_seq, event_id,
        event_type, trigger_id, idempotency_key, partition_key, correlation_id, operation_version, redrive_count,
-       occurred_at, taken_at, taken_at + make_interval(secs => deadline), stale_at, input
+       occurred_at, taken_at, taken_at + make_interval(secs => deadline), stale_at, input, input_ref
   from seated
  order by run_id;
+
+-- name: note_bodies
+-- What the runs that were made refer to in storage stays there.
+insert into automation.stored_bodies (reference)
+select distinct r.input_ref
+  from automation.live_runs r
+ where r.run_id = any(%(runs)s::text[]) and r.input_ref is not null
+ order by r.input_ref
+    on conflict do nothing;
 
 -- name: grant_ready
 -- Gives the free slots of locked queues to the runs that are ready, in order of class, priority and virtual time.

@@ -182,3 +182,7 @@ delete from automation.run_mail
  where mail_id = any(array(select m.mail_id from automation.run_mail m
                             where not exists (select 1 from automation.live_runs r where r.run_id = m.run_id)
                             limit %(most)s));
+
+-- name: find_kept_bodies
+-- Which bodies in storage are somebody's.
+select reference from automation.stored_bodies where reference = any(%(references)s::text[]);

@@ -1,0 +1,145 @@
+"""Events whose data lies in storage: read where a trigger asks for them, waited for while the storage is away."""
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from processors.adapters.objects.storage import open_storage
+from processors.ingest.ingest import Ingest
+from processors.ports.streams import Record
+from processors.runtime.current_catalog import CurrentCatalog
+from schemas.envelope import Envelope, encode_envelope, referring
+from schemas.errors import Unavailable
+from schemas.stored_bodies import StoredBody, too_large_to_travel
+from tests.conformance_of_ports.logs import MemoryLog
+from tests.simulation.memory.tables import Queue, Tables
+from tests.unit.gateway.catalogs import PROJECT, snapshot_of
+
+TOPIC = "events"
+FILES = {
+    "settle.yaml": """\
+name: settle
+version: 1
+trigger: { event: order.paid }
+steps:
+  - { id: pay, uses: sql/execute, timeout: 5s, query: "select 1" }
+"""
+}
+
+
+class Published:
+    async def version(self) -> int:
+        return 1
+
+    async def snapshot(self) -> object:
+        return snapshot_of(FILES)
+
+
+class Silent:
+    def granted(self, grants: object) -> None: ...
+
+
+class Stage:
+    def __init__(self, folder: Path) -> None:
+        self.log = MemoryLog()
+        self.tables.queues[PROJECT, "q_default"] = Queue(100, ordered=False, max_attempts=5)
+        self.folder = folder
+        self.storage = open_storage(f"file://{folder}")
+
+    @property
+    def tables(self) -> Tables:
+        return self.log.database.tables
+
+    async def ingest(self, *values: bytes, storage: bool = True) -> None:
+        log = await self.log.ingest_log()
+        await log.positions(TOPIC, "topic-1", [0])
+        ingest = Ingest(log, CurrentCatalog(Published()), Silent(), None, self.storage if storage else None)  # type: ignore[arg-type]
+        await ingest([Record(TOPIC, 0, at, b"p", value, (), 1_784_500_000_000) for at, value in enumerate(values)])
+
+    @property
+    def codes(self) -> list[str]:
+        return [one.error_code for one in self.tables.dead_letters.values()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "bodies"
+
+
+def large(letter: str = "x") -> StoredBody:
+    made = too_large_to_travel(PROJECT, f'{{"n":"{letter * 300_000}"}}', datetime.now(UTC))
+    assert made is not None
+    return made
+
+
+def event(body: StoredBody | None, **changes: object) -> bytes:
+    plain = Envelope(
+        id="1", type="order.paid", idempotency_key="k", partition_key="p", occurred_at="2026-07-19T14:02:11Z",
+        data="{}", project_id=PROJECT,
+    )  # fmt: skip
+    carried = plain if body is None else referring(plain, body)
+    return encode_envelope(msgspec.structs.replace(carried, **changes))
+
+
+async def test_the_run_refers_to_its_input_and_the_reference_is_kept(folder: Path) -> None:
+    stage = Stage(folder)
+    await stage.storage.put(large())
+    await stage.ingest(event(large()))
+    (live,) = stage.tables.live.values()
+    assert live.run.input_ref == str(large().reference)
+    assert msgspec.json.decode(live.run.input)["data_size"] == len(large().content)
+    assert stage.tables.stored_bodies == {str(large().reference)}
+
+
+async def test_while_the_storage_is_away_nothing_is_decided_and_nothing_passes(folder: Path) -> None:
+    stage = Stage(folder)
+    await stage.storage.put(large())
+    shutil.move(folder, folder.with_name("away"))
+    records = [event(large()), event(None, id="2", idempotency_key="k2")]
+    with pytest.raises(Unavailable) as caught:
+        await stage.ingest(*records)
+    assert caught.value.code == "E_STORAGE_UNAVAILABLE"
+    assert (stage.tables.live, stage.tables.dead_letters, stage.tables.progress) == ({}, {}, {})
+    shutil.move(folder.with_name("away"), folder)
+    await stage.ingest(*records)
+    assert len(stage.tables.live) == 2
+
+
+async def test_data_that_is_not_there_is_a_dead_letter_and_its_neighbours_are_taken(folder: Path) -> None:
+    stage = Stage(folder)
+    await stage.ingest(event(large()), event(None, id="2", idempotency_key="k2"))
+    assert stage.codes == ["E_STORED_BODY_MISSING"]
+    assert len(stage.tables.live) == 1
+
+
+async def test_an_event_that_nobody_asks_for_is_not_read(folder: Path) -> None:
+    stage = Stage(folder)
+    await stage.ingest(event(large(), type="nobody.listens"))
+    assert (stage.codes, len(stage.tables.live), len(stage.tables.inbox)) == ([], 0, 1)
+
+
+async def test_without_storage_an_event_that_refers_to_it_is_a_dead_letter(folder: Path) -> None:
+    stage = Stage(folder)
+    await stage.ingest(event(large()), storage=False)
+    assert stage.codes == ["E_STORED_BODY_MISSING"]
+
+
+async def test_b09_a_reference_into_another_project_is_a_dead_letter(folder: Path) -> None:
+    stage = Stage(folder)
+    foreign = msgspec.structs.replace(large(), reference=msgspec.structs.replace(large().reference, project_id="other"))
+    await stage.storage.put(foreign)
+    await stage.ingest(event(foreign))
+    assert stage.codes == ["E_ENVELOPE_INVALID"]
+
+
+async def test_what_somebody_else_put_there_is_read_as_strictly_as_what_travels(folder: Path) -> None:
+    stage = Stage(folder)
+    for content in (b'{"a":1,"a":2}' + b" " * 300_000, b"\xff" * 300_000):
+        body = too_large_to_travel(PROJECT, content.decode("latin-1"), datetime.now(UTC))
+        assert body is not None
+        await stage.storage.put(body)
+        await stage.ingest(event(body, id=content.hex()[:8], idempotency_key=content.hex()[:8]))
+    assert stage.codes == ["E_DUPLICATE_KEY", "E_JSON_INVALID"]
