@@ -15,6 +15,7 @@ from ops.cli import (
     completion,
     configuration,
     doctor,
+    events,
     inspection,
     publishing,
     running,
@@ -37,8 +38,9 @@ app = new_group(
     help="Durable workflows: publish them, run them, see where each run is.\n\n"
     "Data goes to stdout, messages to stderr; every command takes --json.",
 )
-automation = new_group(help="Publish workflows, start runs, inspect them, send webhooks.", epilog=_EPILOG)
+automation = new_group(help="Publish workflows, start runs, inspect them, send events and webhooks.", epilog=_EPILOG)
 automation.add_typer(webhooks.group, name="webhook")
+automation.add_typer(events.group, name="events")
 automation.add_typer(triggers.group, name="trigger")
 publishing.register(automation)
 running.register(automation)

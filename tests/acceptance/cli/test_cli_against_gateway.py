@@ -48,6 +48,11 @@ async def test_the_doors_decide_and_the_command_line_shows_it(database: str, fol
         assert re.fullmatch(r"1/2  202 run_[0-9A-Z]{26}   created", first)
         assert re.fullmatch(rf"2/2  200 {run_id}   deduplicated \(key age: \S+\)", second)
 
+        (folder / "events.ndjson").write_text('{"type":"a.b","data":1.0,"id":"e1"}\n{"type":"a.b","data":2}\n')
+        events = ("automation", "events", "send", "--file", "events.ndjson")
+        assert re.fullmatch(r"(./2  202 evt_[0-9A-Z]{26}   created\n){2}", (await a44(*events)).out)
+        assert [line.split()[3] for line in (await a44(*events)).out.splitlines()] == ["deduplicated"] * 2
+
         other = await a44(*send, "--file", "other.json", *KEY)
         assert (other.code, other.out.split()[1:3]) == (3, ["422", "E_IDEMPOTENCY_CONFLICT"])
         wrong = await a44(*send, "--file", "payload.json", "--signature", "00" * 32)

@@ -50,6 +50,7 @@ class State:
     cut_stream_after: int | None = None
     error_event_once: bool = False
     answers: dict[str, tuple[int, bytes, str]] = field(default_factory=dict)
+    answers_after: dict[str, tuple[int, tuple[int, bytes, str]]] = field(default_factory=dict)
     close_after_next: bool = False
     page: int = 2
     rotations: int = 0
@@ -77,7 +78,9 @@ class Handler(BaseHTTPRequestHandler):
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         request = Seen(method, parts.path, query, {k.lower(): v for k, v in self.headers.items()}, body)
         self.state.seen.append(request)
-        prepared = self.state.answers.get(parts.path)
+        after, late = self.state.answers_after.get(parts.path, (0, None))
+        is_late = late is not None and [seen.path for seen in self.state.seen].count(parts.path) > after
+        prepared = late if is_late else self.state.answers.get(parts.path)
         if prepared is not None:
             self._raw(*prepared)
         elif parts.path.startswith("/v1/automation/"):
@@ -98,6 +101,7 @@ class Handler(BaseHTTPRequestHandler):
                 200, {"project_id": PROJECT, "token_id": "tok_1", "scopes": ["automation:write"]}
             ),
             "publish": self._publish,
+            "events": self._event,
             "workflows": lambda _: self._json(
                 200,
                 [{"workflow_id": "wf_x", "version": "3", "kind": "yaml", "published_at": "2026-07-19T14:02:11Z"}],
@@ -188,6 +192,17 @@ class Handler(BaseHTTPRequestHandler):
             self._problem("E_TIMESTAMP_SKEW", "sign again")
         else:
             self._accept(request.headers.get("a44-idempotency-key") or hashlib.sha256(request.body).hexdigest())
+
+    def _event(self, request: Seen) -> None:
+        event = json.loads(request.body)
+        key = event.get("idempotency_key") or hashlib.sha256(request.body).hexdigest()
+        if not event["type"]:
+            self._problem("E_ENVELOPE_INVALID", "type is empty")
+        elif key in self.state.keys:
+            self._json(200, {"event_id": "evt_1", "status": "deduplicated", "key_age_seconds": 0.1})
+        else:
+            self.state.keys[key] = ("", time.monotonic())
+            self._json(202, {"event_id": "evt_1", "status": "created", "key_source": "body"})
 
     def _start(self, request: Seen) -> None:
         key = request.headers.get("a44-idempotency-key")
