@@ -133,6 +133,15 @@ def reference_of(envelope: Envelope) -> Reference | None:
     return None if envelope.data_ref is None else parsed(envelope.data_ref)
 
 
+def redriven(envelope: Envelope) -> Envelope:
+    """The same event as the next version of its operation: what a named person lets run again."""
+    return msgspec.structs.replace(
+        envelope,
+        operation_version=envelope.operation_version + 1,
+        redrive_count=envelope.redrive_count + 1,
+    )
+
+
 def body_hash(data: str) -> bytes:
     """SHA-256 over the data text as it was sent: two bodies are the same only byte for byte."""
     return hashlib.sha256(data.encode()).digest()

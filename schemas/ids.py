@@ -43,6 +43,11 @@ def dead_letter_id(millis: int) -> str:
     return "dlq_" + _ulid(millis, os.urandom(10))
 
 
+def redrive_id(millis: int) -> str:
+    """Draw an order's id for an instant (milliseconds of the Unix epoch)."""
+    return "rdv_" + _ulid(millis, os.urandom(10))
+
+
 def computed_dead_letter_id(millis: int, seed: bytes) -> str:
     """The dead letter id of a seed: the same one each time that it is made."""
     return f"dlq_{_time_text(millis)}{hashlib.sha256(seed).hexdigest()[:16].upper()}"

@@ -61,14 +61,15 @@ class Program:
 
 
 @lru_cache(maxsize=32)
-def _environment(variables: tuple[str, ...]) -> Any:
-    return cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN))
+def _environment(variables: tuple[str, ...], types: tuple[tuple[str, str], ...]) -> Any:
+    told = {name: getattr(cel.Type, kind) for name, kind in types}
+    return cel.NewEnv(variables={name: told.get(name, cel.Type.DYN) for name in variables})
 
 
-def compile_program(text: str, variables: Collection[str]) -> Program:
-    """Compile and type-check; every variable may hold anything. Raises CompileError."""
+def compile_program(text: str, variables: Collection[str], types: tuple[tuple[str, str], ...] = ()) -> Program:
+    """Compile and type-check; a variable may hold anything, but for those in `types`. Raises CompileError."""
     try:
-        compiled = _environment(tuple(sorted(variables))).compile(text)
+        compiled = _environment(tuple(sorted(variables)), types).compile(text)
     except RuntimeError as error:
         raise _compile_error(str(error)) from error
     return Program(compiled, compiled.return_type().name())

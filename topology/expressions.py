@@ -21,6 +21,9 @@ SHOWN = 80  # characters of an expression that a message shows
 FILTER_VARIABLES = ("data", "event")
 LANE_VARIABLES = ("data", "event", "input", "run")
 STEP_VARIABLES = ("event", "input", "run", "step", "steps")
+LETTER_TEXTS = ("created_at", "dead_letter_id", "error_code", "reason", "run_id", "trigger_id", "workflow_id")
+LETTER_VARIABLES = (*LETTER_TEXTS, "redrive_count", "data", "event")
+LETTER_TYPES = (*((name, "STRING") for name in LETTER_TEXTS), ("redrive_count", "INT"))
 ALL_VARIABLES = ("data", "event", "input", "run", "step", "steps")
 
 _GROWTH = 256  # how many times over an expression may repeat the 64 KB it reads, by `+`
@@ -59,16 +62,20 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A trigger's filter over `event` and `data`."""
+    """A trigger's filter over `event` and `data`, or an order's over dead letters."""
 
     expression: Expression
 
     def matches(self, event: Mapping[str, Any]) -> bool:
-        """Whether the envelope passes. A field that is absent is a miss; what cannot be compared is
-        Refused E_FILTER_ERROR, so that it is never dropped in silence.
+        """Whether the envelope passes, as `passes`."""
+        return self.passes({"event": event, "data": _data_of(event)})
+
+    def passes(self, scope: Mapping[str, Any]) -> bool:
+        """A field that is absent is a miss; what cannot be compared is Refused E_FILTER_ERROR, so that it is never
+        dropped in silence.
         """
         try:
-            result = self.expression.value({"event": event, "data": _data_of(event)})
+            result = self.expression.value(scope)
         except cel.EvaluationError as error:
             if error.is_absent:
                 return False
@@ -97,8 +104,12 @@ class Condition:
 
 
 @lru_cache(maxsize=4096)
-def compile_expression(text: str, variables: tuple[str, ...] = ALL_VARIABLES) -> Expression:
-    """Raises Refused E_EXPRESSION; its details hold `offset`, the character of `text` at fault."""
+def compile_expression(
+    text: str, variables: tuple[str, ...] = ALL_VARIABLES, types: tuple[tuple[str, str], ...] = ()
+) -> Expression:
+    """`types` are of variables that cannot hold anything. Raises Refused E_EXPRESSION; its details hold `offset`, the
+    character of `text` at fault.
+    """
     if len(text) > MAX_TEXT:
         raise _bad(f"an expression of {len(text)} characters; at most {MAX_TEXT} are compiled", 0)
     if not text.strip():
@@ -109,7 +120,7 @@ def compile_expression(text: str, variables: tuple[str, ...] = ALL_VARIABLES) ->
     tokens = list(scan(text))
     limit = _check_work(tokens)
     try:
-        program = cel.compile_program(text, variables)
+        program = cel.compile_program(text, variables, types)
     except cel.CompileError as error:
         raise _bad(error.message + _advice(text, error.message, variables), _offset(text, error)) from error
     paths = _outermost(read_paths(tokens, variables))
@@ -119,6 +130,11 @@ def compile_expression(text: str, variables: tuple[str, ...] = ALL_VARIABLES) ->
 def compile_filter(text: str) -> Filter:
     """Raises Refused E_EXPRESSION, as `compile_expression`."""
     return Filter(_boolean(compile_expression(_unwrapped(text), FILTER_VARIABLES)))
+
+
+def compile_letter_filter(text: str) -> Filter:
+    """Over dead letters. Raises Refused E_EXPRESSION, as `compile_expression`."""
+    return Filter(_boolean(compile_expression(_unwrapped(text), LETTER_VARIABLES, LETTER_TYPES)))
 
 
 def compile_condition(text: str, variables: tuple[str, ...] = STEP_VARIABLES) -> Condition:

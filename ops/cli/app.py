@@ -14,6 +14,7 @@ from ops.cli import (
     auth,
     completion,
     configuration,
+    dead_letters,
     doctor,
     events,
     inspection,
@@ -42,6 +43,7 @@ automation = new_group(help="Publish workflows, start runs, inspect them, send e
 automation.add_typer(webhooks.group, name="webhook")
 automation.add_typer(events.group, name="events")
 automation.add_typer(triggers.group, name="trigger")
+automation.add_typer(dead_letters.group, name="dlq")
 publishing.register(automation)
 running.register(automation)
 inspection.register(automation)

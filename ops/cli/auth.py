@@ -18,7 +18,7 @@ from ops.client import Client, service_address
 from schemas.errors import Refused
 
 _SPAN = re.compile(r"(\d{1,5})([hd])")
-_SCOPES = ("automation:read", "automation:write")
+_SCOPES = ("automation:read", "automation:write", "automation:dead-letters", "automation:operator")
 
 group = new_group(help="Log in to projects, see who you are, make tokens.")
 token_group = new_group(help="Tokens of projects (for operators: needs the database).")
@@ -142,7 +142,7 @@ def create_token(
     project: Annotated[str, typer.Option("--project", metavar="PROJECT", help="Project that the token opens.")],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the token is for.")],
     scope: Annotated[
-        list[str], typer.Option("--scope", metavar="SCOPE", help=f"{' or '.join(_SCOPES)}; may be repeated.")
+        list[str], typer.Option("--scope", metavar="SCOPE", help=f"{', '.join(_SCOPES)}; may be repeated.")
     ],
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="SPAN", help="Such as 12h or 30d; without it, never.")

@@ -89,22 +89,27 @@ class Client:
 
     def runs(self, *, limit: int, filters: Mapping[str, str]) -> dict[str, Any]:
         """Up to `limit` runs over as many pages as that takes; `total` counts all that match."""
-        found: list[Any] = []
-        after: str | None = None
-        while True:
-            query = {**filters, "limit": str(limit - len(found))} | ({"after": after} if after else {})
-            page = self._object("GET", "/runs", query=query)
-            rows = page.get("runs")
-            if not isinstance(rows, list):
-                raise _unreadable("a list of runs was expected")
-            found.extend(rows)
-            after = page.get("next")
-            if after is None or not rows or len(found) >= limit:
-                return {"total": page.get("total", len(found)), "runs": found[:limit], "next": after}
+        listed = self._pages("/runs", "runs", limit, filters)
+        return {"total": listed.pop("total", len(listed["runs"])), **listed}
 
     def show(self, run_id: str) -> Answer:
         """The run's document; its text holds every number as it was recorded."""
         return self._call("GET", f"{_API}/runs/{quote(run_id, safe='')}")
+
+    def dead_letter_stats(self, query: Mapping[str, str]) -> dict[str, Any]:
+        return self._object("GET", "/dead-letters/stats", query=query)
+
+    def dead_letters(self, *, limit: int, filters: Mapping[str, str]) -> dict[str, Any]:
+        """Up to `limit` dead letters over as many pages as that takes."""
+        return self._pages("/dead-letters", "dead_letters", limit, filters)
+
+    def dead_letter(self, dead_letter_id: str, query: Mapping[str, str]) -> Answer:
+        """The letter's document; its text holds every number as it was sent."""
+        return self._call("GET", f"{_API}/dead-letters/{quote(dead_letter_id, safe='')}", query=query)
+
+    def redrive(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Order that dead letters run again, or ask what would come of it."""
+        return self._object("POST", "/dead-letters/redrive", json.dumps(dict(fields), ensure_ascii=False).encode())
 
     def cancel(self, run_id: str, reason: str | None = None) -> dict[str, Any]:
         body = json.dumps({"reason": reason} if reason else {}).encode()
@@ -177,6 +182,21 @@ class Client:
         if not isinstance(document, dict):
             raise _unreadable(f"an object was expected at {path}, not {type(document).__name__}")
         return document
+
+    def _pages(self, path: str, name: str, limit: int, filters: Mapping[str, str]) -> dict[str, Any]:
+        """The last page's document, with the rows of all of them."""
+        found: list[Any] = []
+        after: str | None = None
+        while True:
+            query = {**filters, "limit": str(limit - len(found))} | ({"after": after} if after else {})
+            page = self._object("GET", path, query=query)
+            rows = page.get(name)
+            if not isinstance(rows, list):
+                raise _unreadable(f"a list of {name} was expected")
+            found.extend(rows)
+            after = page.get("next")
+            if after is None or not rows or len(found) >= limit:
+                return {**page, name: found[:limit], "next": after}
 
     def _list(self, path: str) -> list[dict[str, Any]]:
         document = self._call("GET", _API + path).document

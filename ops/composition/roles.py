@@ -17,9 +17,11 @@ from processors.adapters.kafka.consumer import FETCH_WAIT, IDLE_FETCH_WAIT, Cons
 from processors.adapters.kafka.producer import KafkaProducer
 from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
+from processors.adapters.postgres.dead_letters import PostgresDeadLetters
 from processors.adapters.postgres.door import PostgresDoor
 from processors.adapters.postgres.ingest_log import PostgresIngestLog
 from processors.adapters.postgres.journal import PostgresJournal
+from processors.adapters.postgres.redrives import PostgresRedrives
 from processors.adapters.postgres.relay_store import open_relay_store
 from processors.adapters.postgres.run_queries import PostgresRunQueries
 from processors.adapters.postgres.schedule import PostgresSchedule
@@ -34,6 +36,7 @@ from processors.ports.measures import Measures
 from processors.ports.streams import ConsumerState, Phase, Record
 from processors.relay.relay import run_relay
 from processors.runtime.current_catalog import CurrentCatalog
+from processors.scheduler.redriver import Redriver
 from processors.scheduler.scheduler import Scheduler
 from processors.scheduler.sweep_of_bodies import run_sweep
 from schemas.commands import StepCommand, decode_commands
@@ -62,8 +65,10 @@ async def _gateway(settings: Settings, stop: asyncio.Event, on_ready: OnReady, m
             PostgresCatalog(quick),
             PostgresRunQueries(pool, quick),
             PostgresTokens(quick),
+            PostgresDeadLetters(pool),
+            PostgresRedrives(pool),
             settings.master_key_bytes(),
-            Limits(dedup_window=window),
+            Limits(dedup_window=window, redrive_rate=settings.redrive_rate),
             measures,
             storage_of(settings),
         )
@@ -103,8 +108,12 @@ async def _ingest(settings: Settings, stop: asyncio.Event, on_ready: OnReady, me
 
 async def _scheduler(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measures: Measures) -> None:
     schedule = PostgresSchedule(settings.postgres_dsn, measures, outbox_days=settings.outbox_retention_days)
-    async with _hints(settings) as hints:
-        scheduler = Scheduler(schedule, hints, measures)
+    async with (
+        open_pool(settings.postgres_dsn, "scheduler-redrives", size=1, hot=True) as pool,
+        _hints(settings) as hints,
+    ):
+        redriver = Redriver(PostgresRedrives(pool), CurrentCatalog(PostgresCatalog(pool)), measures)
+        scheduler = Scheduler(schedule, hints, measures, redriver)
         listening = asyncio.create_task(
             listen(settings.postgres_dsn, {Channel.PENDING: scheduler.wake}, stop, measures)
         )

@@ -178,6 +178,13 @@ class Settings(BaseSettings):
         description="how long stored bodies that no run refers to are kept (scheduler)",
         examples=["a whole number of days from 21 to 3650"],
     )
+    redrive_rate: float = Field(
+        default=50.0,
+        gt=0,
+        le=100_000,
+        description="dead letters a second that the redrives of one project may take together (gateway)",
+        examples=["letters a second above 0, at most 100000"],
+    )
     python: str = Field(
         default=sys.executable,
         min_length=1,

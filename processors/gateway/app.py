@@ -12,6 +12,7 @@ from anthares44.automation import __version__
 from processors.gateway.access import Access
 from processors.gateway.bodies import answer_expectation
 from processors.gateway.catalog_view import CatalogView
+from processors.gateway.dead_letters import DeadLetterViews
 from processors.gateway.events import Events
 from processors.gateway.health import Health
 from processors.gateway.hooks import Hooks
@@ -24,12 +25,15 @@ from processors.gateway.parts import Parts
 from processors.gateway.polling import SharedPoll
 from processors.gateway.problems import answer_errors
 from processors.gateway.publications import Publications
+from processors.gateway.redrives import RedriveOrders
 from processors.gateway.run_views import RunViews
 from processors.gateway.signatures import Secrets
 from processors.gateway.trigger_tests import TriggerTests
 from processors.ports.catalog import Catalog
+from processors.ports.dead_letters import DeadLetters
 from processors.ports.door import Door
 from processors.ports.measures import Measures
+from processors.ports.redrives import Redrives
 from processors.ports.run_queries import History, RunQueries
 from processors.ports.storage import Storage
 from processors.ports.tokens import Tokens
@@ -46,6 +50,8 @@ def build_app(
     catalog: Catalog,
     queries: RunQueries,
     tokens: Tokens,
+    letters: DeadLetters,
+    redrives: Redrives,
     master_key: bytes,
     limits: Limits | None = None,
     measures: Measures | None = None,
@@ -69,7 +75,7 @@ def build_app(
     )
     app = web.Application(middlewares=[answer_errors])
     app[ENDS] = parts.ends
-    app.add_routes(_routes(parts))
+    app.add_routes([*_routes(parts), *_dead_letters(DeadLetterViews(parts, letters), RedriveOrders(parts, redrives))])
     app.on_shutdown.append(_stopping(parts))
     return app
 
@@ -95,6 +101,16 @@ def _routes(parts: Parts) -> list[web.RouteDef]:
         web.get(f"{_API}/runs/{{run}}/log", RunLog(parts).stream),
         post(f"{_API}/runs/{{run}}/cancel", runs.cancel),
         post(_HOOK, Hooks(parts).receive),
+    ]
+
+
+def _dead_letters(views: DeadLetterViews, orders: RedriveOrders) -> list[web.RouteDef]:
+    post = partial(web.post, expect_handler=answer_expectation)
+    return [
+        web.get(f"{_API}/dead-letters", views.list_letters),
+        web.get(f"{_API}/dead-letters/stats", views.stats),
+        post(f"{_API}/dead-letters/redrive", orders.redrive),
+        web.get(f"{_API}/dead-letters/{{letter}}", views.show),
     ]
 
 

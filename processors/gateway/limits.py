@@ -1,4 +1,4 @@
-"""What the doors allow: sizes in bytes, times in seconds."""
+"""What the doors allow: sizes in bytes, times in seconds, rates by the second."""
 
 from dataclasses import dataclass
 
@@ -17,3 +17,4 @@ class Limits:
     token_cache: float = 3.0
     ping: float = 15.0
     dedup_window: float = 86_400.0
+    redrive_rate: float = 50.0

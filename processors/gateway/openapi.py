@@ -12,11 +12,13 @@ import msgspec
 from aiohttp import web
 
 from processors.engine.moves import RunStatus
+from processors.gateway.dead_letters import LETTERS_A_PAGE
 from processors.gateway.events import EventFields
 from processors.gateway.keys import HEADER as KEY_HEADER
 from processors.gateway.manual import RunFields
 from processors.gateway.problems import PROBLEM, REQUEST_ID
 from processors.gateway.publications import PublicationFields, RotationFields
+from processors.gateway.redrives import RedriveFields
 from processors.gateway.run_views import CancelFields
 from processors.gateway.trigger_tests import TestedEvent
 from processors.ports.run_queries import RunFilter
@@ -27,7 +29,7 @@ JSON: Final = "application/json"
 API: Final = "/v1/automation"
 _TEXT: Final = {"type": "string"}
 _MOMENT: Final = {"type": "string", "format": "date-time"}
-_SPAN: Final = {"type": "string", "pattern": "^[0-9]{1,9}(s|m|h|d)$"}
+_SPAN: Final = {"type": "string", "pattern": "^([0-9]{1,9}(s|m|h|d))?$"}
 
 
 def _object(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
@@ -67,6 +69,18 @@ _ACCEPTED = _object(
 _RUN = _object(
     {"run_id": _TEXT, "state": _TEXT, "where": _TEXT},
     {"attempts": _list({"type": "object"}), "late_attempts": _list({"type": "object"}), "input": {}, "result": {}},
+)
+
+_LETTER = _object(
+    {"dead_letter_id": _TEXT, "queue_id": _TEXT, "reason": _TEXT, "error_code": _TEXT, "summary": _TEXT},
+    {"attempts": _list({"type": "object"}), "envelope": {}, "raw": {"type": ["string", "null"]}},
+)
+_LETTERS: Mapping[str, Schema] = {
+    "queue": _TEXT, "error_code": _TEXT, "since": {"anyOf": [_SPAN, _MOMENT]},
+    "unowned": {"type": "boolean", "default": False},
+}  # fmt: skip
+_REDRIVE = _object(
+    {"redrive_id": {"type": ["string", "null"]}, "letters": {"type": "integer"}, "skipped": {"type": "object"}},
 )
 
 OPERATIONS: Final[Sequence[Operation]] = (
@@ -141,6 +155,26 @@ OPERATIONS: Final[Sequence[Operation]] = (
         "post", f"{API}/runs/{{run}}/cancel", "Ask a run to end",
         {202: _object({"run_id": _TEXT, "status": {"const": "cancelling"}})},
         "write", CancelFields, is_body_needed=False, problems=_BODY_PROBLEMS,
+    ),
+    Operation(
+        "get", f"{API}/dead-letters", "Dead letters, the newest first",
+        {200: _object({"dead_letters": _list(_LETTER), "next": {"type": ["string", "null"]}})},
+        query={**_LETTERS, "limit": {"type": "integer", "minimum": 1, "default": LETTERS_A_PAGE}, "after": _TEXT},
+    ),
+    Operation(
+        "get", f"{API}/dead-letters/stats", "Dead letters of a queue, counted by their error code",
+        {200: _object({"queue_id": _TEXT, "total": {"type": "integer"}, "codes": _list(
+            _object({"error_code": _TEXT, "reason": _TEXT, "count": {"type": "integer"}}))})},
+        query=_LETTERS, required=["queue"],
+    ),
+    Operation(
+        "post", f"{API}/dead-letters/redrive", "Run dead letters again, or only say what would come of it",
+        {202: _REDRIVE, 200: _REDRIVE}, "write", RedriveFields, problems=_BODY_PROBLEMS,
+    ),
+    Operation(
+        "get", f"{API}/dead-letters/{{letter}}", "One dead letter; `whole`: with what it keeps, audited",
+        {200: _LETTER},
+        query={"attempts": {"type": "boolean", "default": False}, "whole": {"type": "boolean", "default": False}},
     ),
     Operation(
         "post", "/v1/{project}/{trigger}", "A webhook: signed bytes, verified before they are read",

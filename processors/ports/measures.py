@@ -50,6 +50,9 @@ MEASURES: Mapping[str, Measure] = {
     "consumer_lag": Measure(
         Kind.GAUGE, "records that are in a partition read here and were not fetched yet", ("topic", "partition")
     ),
+    "letters_redriven_total": Measure(
+        Kind.COUNTER, "dead letters that the scheduler gave a new run, by order of a person"
+    ),
     "run_crash_loops_total": Measure(Kind.COUNTER, "runs that were ended because they kept ending their worker"),
     "runs_claimed_total": Measure(Kind.COUNTER, "runs that this executor took"),
     "runs_ended_total": Measure(Kind.COUNTER, "runs that this executor ended, by the state at their end", ("state",)),

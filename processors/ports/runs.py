@@ -8,7 +8,9 @@ class NewRun(msgspec.Struct, frozen=True, gc=False):
 
     Times are ISO-8601 UTC text; `input` is JSON text, byte for byte as it was sent; `deadline` is in seconds from
     acceptance. A run that is first claimed after `stale_at` is too old to begin. With `input_ref` the input lies in
-    storage, and `input` tells of it.
+    storage, and `input` tells of it. `attempt` is the sender's; `names_trigger` tells an envelope that names its
+    trigger from one that its type brought to it, `sent_partition_key` is the envelope's own where its trigger gave
+    another: with them a dead letter has the envelope as it came.
     """
 
     run_id: str
@@ -32,6 +34,9 @@ class NewRun(msgspec.Struct, frozen=True, gc=False):
     deadline: float | None = None
     stale_at: str | None = None
     input_ref: str | None = None
+    attempt: int = 1
+    names_trigger: bool = True
+    sent_partition_key: str | None = None
 
 
 class Grant(msgspec.Struct, frozen=True, gc=False):

@@ -20,6 +20,7 @@ class Silent:
 class Outlook:
     """`next_due` is in seconds from now; None where no timer waits. `silent` is empty while nothing can be said: just
     after Postgres or this connection to it was started, everybody is still on the way back.
+    `redrives`: dead letters wait for their turn to run again.
     """
 
     timers_due: bool
@@ -27,6 +28,7 @@ class Outlook:
     runs_hungry: bool
     next_due: float | None
     silent: Sequence[Silent] = ()
+    redrives: bool = False
 
 
 class Schedule(Protocol):

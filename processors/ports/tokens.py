@@ -1,6 +1,7 @@
 """Bearer tokens: who may call the API, for which project and with which scopes.
 
-A token is shown once, when it is made; only its SHA-256 is stored.
+A token is shown once, when it is made; only its SHA-256 is stored. Two scopes stand beside reading and writing and
+include neither: what dead letters hold whole, and what belongs to no project.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,9 @@ from typing import Protocol
 
 READ = "automation:read"
 WRITE = "automation:write"
-SCOPES = frozenset({READ, WRITE})
+DEAD_LETTERS = "automation:dead-letters"
+OPERATOR = "automation:operator"
+SCOPES = frozenset({READ, WRITE, DEAD_LETTERS, OPERATOR})
 
 
 @dataclass(frozen=True, slots=True)

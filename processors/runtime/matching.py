@@ -23,6 +23,7 @@ from topology.names import hint
 
 MANUAL_TRIGGER = "trg_manual"
 WEBHOOK = "webhook"
+EVENT = "event"
 _UNREAD = object()
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)  # what cannot be counted on to here cannot be stored either
 
@@ -126,6 +127,11 @@ def _verdict(snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope, mil
     return Verdict(trigger, found, "it starts a run")
 
 
+def _keyed_run(snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope, millis: int | None) -> NewRun:
+    run, sent = run_of(snapshot, trigger, keyed(trigger, scope), millis=millis), scope.envelope.partition_key
+    return run if run.partition_key == sent else msgspec.structs.replace(run, sent_partition_key=sent)
+
+
 def _promised(
     snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope, millis: int | None
 ) -> NewRun | Refused | Miss:
@@ -142,7 +148,7 @@ def _asked(
         if not accepts(trigger, scope):
             return Miss(trigger)
         check_age(trigger, scope.envelope, now)
-        return run_of(snapshot, trigger, keyed(trigger, scope), millis=millis)
+        return _keyed_run(snapshot, trigger, scope, millis)
     except Refused as refused:
         return _about(trigger, refused)
 
@@ -256,6 +262,23 @@ def _manual_trigger(
     raise Refused("E_TRIGGER_NOT_FOUND", f"{trigger_id[:80]!r} starts no {workflow_id} by hand: {known}")
 
 
+def run_again(
+    snapshot: CatalogSnapshot, envelope: Envelope, workflow_id: str, trigger_id: str, *, millis: int
+) -> NewRun:
+    """The run of an event that had one before: of the version that its trigger takes now, the latest where the trigger
+    is gone. No filter is asked: the event was accepted. Raises Refused as `run_of`, and E_WORKFLOW_NOT_FOUND.
+    """
+    scope = EventScope(envelope)
+    trigger = snapshot.triggers.get((envelope.project_id, trigger_id))
+    if trigger is not None and trigger.workflow_id == workflow_id:
+        if trigger.type == EVENT:
+            return _keyed_run(snapshot, trigger, scope, millis)
+        return run_of(snapshot, trigger, scope, millis=millis)
+    latest = _chosen(snapshot, envelope.project_id, workflow_id, None)
+    run_id = run_id_of(envelope.id, trigger_id, envelope.operation_version, millis)
+    return _new_run(snapshot, latest, scope, run_id, trigger_id)
+
+
 def _triggers_for(snapshot: CatalogSnapshot, envelope: Envelope) -> Sequence[Trigger]:
     """The triggers that an envelope concerns: the one it names, else those of its type."""
     if envelope.trigger_id is None:
@@ -328,6 +351,8 @@ def _new_run(
         input=envelope.data if envelope.data_ref is None else _described(envelope),
         deadline=definition.spec.deadline,
         input_ref=envelope.data_ref,
+        attempt=envelope.attempt,
+        names_trigger=envelope.trigger_id is not None,
     )
 
 

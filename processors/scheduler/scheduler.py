@@ -7,6 +7,7 @@ sooner makes it look earlier. It holds no state: killing it costs at most a look
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import structlog
 
@@ -14,6 +15,7 @@ from processors.ports import crash_points
 from processors.ports.hints import Hints
 from processors.ports.measures import Measures
 from processors.ports.schedule import Outlook, Schedule, Silent
+from processors.scheduler.redriver import Redriver
 from schemas.errors import AutomationError
 
 _log = structlog.get_logger("scheduler")
@@ -26,11 +28,16 @@ SECOND_LOOK_SECONDS = 0.4
 
 
 class Scheduler:
-    def __init__(self, schedule: Schedule, hints: Hints, measures: Measures | None = None) -> None:
+    """`redriver` None: dead letters wait, whatever was ordered."""
+
+    def __init__(
+        self, schedule: Schedule, hints: Hints, measures: Measures | None = None, redriver: Redriver | None = None
+    ) -> None:
         self._schedule = schedule
         self.measures = measures or Measures()
         self._silent: dict[Silent, float] = {}
         self._hints = hints
+        self._redriver = redriver
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -79,8 +86,13 @@ class Scheduler:
             grants = await self._schedule.feed()
             self.measures.count("runs_granted_total", len(grants))
             self._hints.granted(grants)
+        if outlook.redrives and self._redriver is not None:
+            await _attempt("redrive", partial(self._redrive, self._redriver))
         longest = SECOND_LOOK_SECONDS if self._silent else LOOK_SECONDS
         return longest if outlook.next_due is None else min(max(outlook.next_due, SOONEST_SECONDS), longest)
+
+    async def _redrive(self, redriver: Redriver) -> None:
+        self._hints.granted(await redriver.look())
 
     def _dead(self, silent: Sequence[Silent]) -> list[Silent]:
         """Those that were silent before, and have committed nothing since."""

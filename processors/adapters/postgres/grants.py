@@ -9,6 +9,7 @@ from processors.adapters.postgres.statements import statements
 from processors.ports.runs import Grant, NewRun
 
 MOST_GRANTS = 1000
+_WITHOUT_DIGITS = len("2026-07-19T14:02:11.Z")
 
 
 def lock_queues(projects: Sequence[str], queues: Sequence[str]) -> list[Statement]:
@@ -20,7 +21,11 @@ def lock_queues(projects: Sequence[str], queues: Sequence[str]) -> list[Statemen
 
 def create_runs(runs: Sequence[NewRun], accepted_at: Sequence[datetime | None]) -> Statement:
     """Makes the runs whose event the transaction was the first to note."""
-    return statements("grants")["create_runs"], {**columns_of(runs, NewRun), "accepted_at": list(accepted_at)}
+    return statements("grants")["create_runs"], {
+        **columns_of(runs, NewRun),
+        "accepted_at": list(accepted_at),
+        "occurred_digits": [max(len(run.occurred_at) - _WITHOUT_DIGITS, 0) for run in runs],
+    }
 
 
 def note_bodies(runs: Sequence[NewRun]) -> list[Statement]:

@@ -43,10 +43,10 @@ class PostgresSchedule:
             await self._conn.close()
 
     async def look(self) -> Outlook:
-        timers, late, hungry, due, sessions, batches = (await self._ask("look", {"grace": GRACE_SECONDS}))[0]
+        timers, late, hungry, due, sessions, batches, redrives = (await self._ask("look", {"grace": GRACE_SECONDS}))[0]
         is_settled = time.monotonic() - self._connected_at > GRACE_SECONDS
         silent = [Silent(*one) for one in zip(sessions, batches, strict=True)] if is_settled else []
-        return Outlook(timers, late, hungry, due, silent)
+        return Outlook(timers, late, hungry, due, silent, redrives)
 
     async def wake_due(self) -> int:
         return len(await self._ask("wake", {"most": MOST}))

@@ -7,7 +7,9 @@ import aiohttp
 
 from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
+from processors.adapters.postgres.dead_letters import PostgresDeadLetters
 from processors.adapters.postgres.door import PostgresDoor
+from processors.adapters.postgres.redrives import PostgresRedrives
 from processors.adapters.postgres.run_queries import PostgresRunQueries
 from processors.adapters.postgres.tokens import PostgresTokens
 from processors.adapters.postgres.wakeups import Notifier
@@ -30,7 +32,16 @@ async def open_gateway(dsn: str, *, patience: float) -> AsyncIterator[Gateway]:
         stack.push_async_callback(door.aclose)
         tokens = PostgresTokens(quick)
         catalog = PostgresCatalog(quick)
-        app = build_app(door, catalog, PostgresRunQueries(pool, quick), tokens, MASTER_KEY, Limits())
+        app = build_app(
+            door,
+            catalog,
+            PostgresRunQueries(pool, quick),
+            tokens,
+            PostgresDeadLetters(pool),
+            PostgresRedrives(pool),
+            MASTER_KEY,
+            Limits(),
+        )
         site = await serve(app, "127.0.0.1", 0)
         stack.push_async_callback(site.stop)
         session = await stack.enter_async_context(aiohttp.ClientSession())

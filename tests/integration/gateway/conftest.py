@@ -15,7 +15,9 @@ from psycopg.rows import dict_row
 
 from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
+from processors.adapters.postgres.dead_letters import PostgresDeadLetters
 from processors.adapters.postgres.door import PostgresDoor
+from processors.adapters.postgres.redrives import PostgresRedrives
 from processors.adapters.postgres.run_queries import PostgresRunQueries
 from processors.adapters.postgres.tokens import PostgresTokens
 from processors.adapters.postgres.wakeups import Notifier
@@ -144,7 +146,10 @@ async def gateway(migrated_database: str, limits: Limits, storage: Storage | Non
         stack.push_async_callback(door.aclose)
         tokens = PostgresTokens(pool)
         measures, catalog, queries = Measures(), PostgresCatalog(pool), PostgresRunQueries(pool)
-        app = build_app(door, catalog, queries, tokens, MASTER_KEY, limits, measures, storage)
+        letters, redrives = PostgresDeadLetters(pool), PostgresRedrives(pool)
+        app = build_app(
+            door, catalog, queries, tokens, letters, redrives, MASTER_KEY, limits, measures=measures, storage=storage
+        )
         site = await serve(app, "127.0.0.1", 0)
         stack.push_async_callback(site.stop)
         session = await stack.enter_async_context(aiohttp.ClientSession())

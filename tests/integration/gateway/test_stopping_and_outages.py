@@ -12,7 +12,9 @@ from structlog.testing import capture_logs
 
 from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
+from processors.adapters.postgres.dead_letters import PostgresDeadLetters
 from processors.adapters.postgres.door import PostgresDoor
+from processors.adapters.postgres.redrives import PostgresRedrives
 from processors.adapters.postgres.run_queries import PostgresRunQueries
 from processors.adapters.postgres.tokens import PostgresTokens
 from processors.adapters.postgres.wakeups import Notifier
@@ -35,7 +37,16 @@ async def _site(dsn: str) -> AsyncIterator[tuple[RunningSite, str, PostgresCatal
         stack.push_async_callback(door.aclose)
         tokens, catalog = PostgresTokens(pool), PostgresCatalog(pool)
         token = await tokens.create_token(PROJECT, "tests", ["automation:write"])
-        app = build_app(door, catalog, PostgresRunQueries(pool), tokens, MASTER_KEY, Limits())
+        app = build_app(
+            door,
+            catalog,
+            PostgresRunQueries(pool),
+            tokens,
+            PostgresDeadLetters(pool),
+            PostgresRedrives(pool),
+            MASTER_KEY,
+            Limits(),
+        )
         site = await serve(app, "127.0.0.1", 0)
         stack.push_async_callback(site.stop)
         yield site, token, catalog

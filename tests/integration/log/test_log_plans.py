@@ -52,6 +52,7 @@ def columns_of_runs() -> dict[str, list[Any]]:
         "input_ref": None,
     }
     same |= {"partition_key": "p", "occurred_at": "2026-07-19T14:00:00Z"}
+    same |= {"attempt": 1, "occurred_digits": 3, "names_trigger": True, "sent_partition_key": None}
     return {**{name: [value] * ROOM for name, value in same.items()}, "run_id": runs(90_000), "lane": lanes, **EVENTS}
 
 

@@ -123,7 +123,8 @@ select r.run_id
        ) r;
 
 -- name: end_runs
--- Ends runs: out of the live table, into history; in error: a dead letter with the whole envelope. Nothing that goes into
+-- Ends runs: out of the live table, into history; in error: a dead letter with the envelope as it came,
+-- its data untouched. Nothing that goes into
 -- history is changed by anybody but the session, so that rows need no lock before the delete, which goes by the key.
 with ended as materialized (
     select r.*, u.state as outcome, u.result, u.error_code, u.error, u.dead_letter_id, u.reason, u.summary
@@ -140,15 +141,19 @@ with ended as materialized (
     delete from automation.live_runs where run_id = any(array(select run_id from ended))
 ), buried as (
     insert into automation.dead_letters (
-        dead_letter_id, project_id, queue_id, run_id, reason, error_code, summary, envelope, redrive_count
+        dead_letter_id, project_id, queue_id, run_id, workflow_id, trigger_id, reason, error_code, summary, envelope,
+        redrive_count
     )
-    select dead_letter_id, project_id, queue_id, run_id, reason, error_code, summary,
-           json_build_object(
-               'id', event_id, 'type', event_type, 'idempotency_key', idempotency_key, 'partition_key', partition_key,
-               'occurred_at', occurred_at, 'attempt', 1, 'trigger_id', trigger_id, 'project_id', project_id,
+    select dead_letter_id, project_id, queue_id, run_id, workflow_id, trigger_id, reason, error_code, summary,
+           left(json_strip_nulls(json_build_object(
+               'id', event_id, 'type', event_type, 'idempotency_key', idempotency_key,
+               'partition_key', coalesce(sent_partition_key, partition_key),
+               'occurred_at', left(to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'),
+                                   case occurred_digits when 0 then 19 else 20 + occurred_digits end) || 'Z',
+               'attempt', attempt, 'trigger_id', case when names_trigger then trigger_id end, 'project_id', project_id,
                'correlation_id', correlation_id, 'operation_version', operation_version,
-               'redrive_count', redrive_count, 'data', case when input_ref is null then input end,
-               'data_ref', input_ref)::text,
+               'redrive_count', redrive_count))::text, -1)
+           || case when input_ref is null then ',"data":' || input || '}' else ',"data":null,' || substr(input, 2) end,
            redrive_count
       from ended
      where dead_letter_id is not null

@@ -49,11 +49,14 @@ with item as materialized (
                %(event_id)s::text[], %(event_type)s::text[], %(trigger_id)s::text[], %(idempotency_key)s::text[],
                %(partition_key)s::text[], %(correlation_id)s::text[], %(operation_version)s::integer[],
                %(redrive_count)s::integer[], %(occurred_at)s::timestamptz[], %(accepted_at)s::timestamptz[],
-               %(input)s::text[], %(deadline)s::double precision[], %(stale_at)s::timestamptz[], %(input_ref)s::text[]
+               %(input)s::text[], %(deadline)s::double precision[], %(stale_at)s::timestamptz[], %(input_ref)s::text[],
+               %(attempt)s::integer[], %(occurred_digits)s::smallint[], %(names_trigger)s::boolean[],
+               %(sent_partition_key)s::text[]
            ) with ordinality as u (
                run_id, project_id, workflow_id, definition_id, version, queue_id, lane, ordered, event_id, event_type,
                trigger_id, idempotency_key, partition_key, correlation_id, operation_version, redrive_count,
-               occurred_at, accepted_at, input, deadline, stale_at, input_ref, place
+               occurred_at, accepted_at, input, deadline, stale_at, input_ref, attempt, occurred_digits, names_trigger,
+               sent_partition_key, place
            )
      cross join lateral (
            select from automation.inbox i
@@ -85,12 +88,14 @@ with item as materialized (
 insert into automation.live_runs (
     run_id, project_id, workflow_id, definition_id, version, state, ready, vt, queue_id, lane, lane_seq, event_id,
     event_type, trigger_id, idempotency_key, partition_key, correlation_id, operation_version, redrive_count,
-    occurred_at, accepted_at, deadline_at, stale_at, input, input_ref
+    occurred_at, accepted_at, deadline_at, stale_at, input, input_ref, attempt, occurred_digits, names_trigger,
+    sent_partition_key
 )
 select run_id, project_id, workflow_id, definition_id, version, 'pending',
        lane_seq is null or lane_seq = head_seq + 1, coalesce(seat_vt, 0), queue_id, lane, lane_seq, event_id,
        event_type, trigger_id, idempotency_key, partition_key, correlation_id, operation_version, redrive_count,
-       occurred_at, taken_at, taken_at + make_interval(secs => deadline), stale_at, input, input_ref
+       occurred_at, taken_at, taken_at + make_interval(secs => deadline), stale_at, input, input_ref, attempt,
+       occurred_digits, names_trigger, sent_partition_key
   from seated
  order by run_id;
 

@@ -40,7 +40,8 @@ select exists (select 1 from automation.live_runs where visible_at <= statement_
                                   where state = 'pending' and ready and deadline_at is not null))
                           - clock_timestamp())::double precision,
        array(select session_id from silent order by session_id),
-       array(select batch from silent order by session_id);
+       array(select batch from silent order by session_id),
+       exists (select 1 from automation.redrives where ended_at is null);
 
 -- name: wake
 -- Timers that are due: the run wants its slot back. A class of its own, before runs that never ran.
