@@ -22,6 +22,7 @@ from ops.cli import (
     running,
     scaffolding,
     service,
+    topology,
     triggers,
     webhooks,
 )
@@ -49,6 +50,7 @@ running.register(automation)
 inspection.register(automation)
 app.add_typer(automation, name="automation")
 app.add_typer(auth.group, name="auth")
+app.add_typer(topology.group, name="topology")
 command(app, "init", example="a44 init my-flows")(scaffolding.init)
 command(app, "dev", example="a44 dev --persist .a44/data --port 8044 flows/")(service.dev)
 command(app, "up", example=service.UP_EXAMPLE)(service.up)

@@ -27,7 +27,7 @@ CLOSED_PIPE = 141
 EXIT_CODES = """\
 Exit codes:
   0    done
-  1    the run did not succeed, or not in time (run --wait, logs --follow); a check failed (doctor)
+  1    the run did not succeed, or not in time (run --wait, logs --follow); a check failed (doctor, topology)
   2    wrong use: arguments, settings, credentials or files; nothing was sent
   3    refused by the service (4xx), with its E_ code
   4    not found

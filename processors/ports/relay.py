@@ -32,11 +32,14 @@ class Outlook(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """The shard is ours in this epoch. In the topics `asked` ingest misses numbers: go back."""
+    """The shard is ours in this epoch. In the topics `asked` ingest misses numbers: go back. To those that are `held`
+    nothing more is published, because they are about to get more partitions.
+    """
 
     epoch: int
     cursor: Cursor
     asked: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
     outlook: Outlook = Outlook()
 
 

@@ -95,6 +95,7 @@ class _Relay:
         self._epoch: int | None = None
         self._cursor = Cursor(0, 0)
         self._asked: frozenset[str] = frozenset()
+        self._held: frozenset[str] = frozenset()
         self._refused: dict[int, DeadRow] = {}
         self._unread: list[str] = []
         self._look_at = 0.0
@@ -173,7 +174,7 @@ class _Relay:
         _log.info("relay_begins", owner=self._owner, epoch=hold.epoch, cursor=tuple(hold.cursor))
 
     def _hear(self, hold: Hold) -> None:
-        self._asked = hold.asked
+        self._asked, self._held = hold.asked, hold.held
         if hold.asked:
             self._topics.forget()  # what is missing may have been lost with its topic, and others with it
         for name, value in zip(_GAUGES.values(), hold.outlook, strict=True):
@@ -199,8 +200,8 @@ class _Relay:
             await self._go_back(epoch, lost)
             return 0.0
         unread = [name for name in self._topics.grown(names) if not await self._store.is_read_up(name)]
-        if unread:
-            self._waits_for_ingest(unread)
+        if unread or names & self._held:
+            self._waits_for_ingest(unread or sorted(names & self._held))
             return _UNREAD_SECONDS
         self._unread = []
         self._topics.use(names)

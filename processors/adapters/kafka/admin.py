@@ -5,15 +5,24 @@ A topic's id is new when the topic was made again, which is how a broker that lo
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+)
 
 from processors.adapters.kafka import driver_logs
 from schemas.errors import Refused, Unavailable
+from topology.topic_plan import Real
 from topology.topics import TopicSpec
 
 _driver_log = logging.getLogger("a44.kafka.admin")
@@ -55,6 +64,59 @@ class KafkaAdmin:
                 raise _translated(error, f"make the topic {name}")
         await self._wait_until_told(made)
         return made
+
+    async def real(self, prefix: str) -> dict[str, Real]:
+        """The topics whose names begin with this, with their settings where the broker tells them."""
+        try:
+            told = await asyncio.to_thread(self._client.list_topics, timeout=_SECONDS)
+        except KafkaException as exc:
+            raise _translated(exc.args[0], "list topics") from exc
+        counts = {name: len(topic.partitions) for name, topic in told.topics.items() if name.startswith(prefix)}
+        settings = await self._settings(list(counts))
+        return {name: Real(count, settings.get(name, {})) for name, count in counts.items()}
+
+    async def _settings(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        if not topics:
+            return {}
+        asked = self._client.describe_configs(
+            [ConfigResource(ConfigResource.Type.TOPIC, name) for name in topics], request_timeout=_SECONDS
+        )
+        found = {}
+        for resource, answer in asked.items():
+            error = await _error_of(answer)
+            if error is not None:
+                raise _translated(error, f"tell the settings of {resource.name}")
+            found[resource.name] = {name: str(entry.value) for name, entry in answer.result().items()}
+        return found
+
+    async def set_topic(self, name: str, settings: Mapping[str, str]) -> None:
+        """Change these settings and no others. Raises Unavailable, Refused."""
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in settings.items()
+        ]
+        wanted = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
+        for answer in self._client.incremental_alter_configs([wanted], request_timeout=_SECONDS).values():
+            error = await _error_of(answer)
+            if error is not None:
+                raise _translated(error, f"change the settings of {name}")
+
+    async def add_partitions(self, name: str, count: int) -> None:
+        """Let a topic have so many. Raises Unavailable, Refused."""
+        asked = self._client.create_partitions([NewPartitions(name, count)], request_timeout=_SECONDS)
+        error = await _error_of(asked[name])
+        if error is not None:
+            raise _translated(error, f"let {name} have {count} partitions")
+        await self._wait_for_partitions(name, count)
+
+    async def _wait_for_partitions(self, name: str, count: int) -> None:
+        try:
+            async with asyncio.timeout(_SECONDS):
+                while True:
+                    if (await self.partition_counts([name])).get(name, 0) >= count:
+                        return
+                    await asyncio.sleep(_LOOK_SECONDS)
+        except TimeoutError as exc:
+            raise Unavailable("E_UNAVAILABLE", f"Kafka does not show the new partitions of {name}") from exc
 
     async def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         return {name: str(found.topic_id) for name, found in (await self._describe(topics)).items()}
@@ -124,6 +186,8 @@ async def _error_of(answer: "Future[Any]") -> KafkaError | None:
 
 
 def _translated(error: KafkaError, what: str) -> Exception:
+    if error.name() == "_UNSUPPORTED_FEATURE":
+        return Refused("E_CONFIG", f"this broker cannot {what}, as the embedded one cannot; Apache Kafka can")
     if error.retriable() or error.code() < 0:  # below zero: librdkafka's own, the broker said nothing
         return Unavailable("E_UNAVAILABLE", f"Kafka does not answer ({what}): {error.str()}")
     return Refused("E_CONFIG", f"Kafka refuses to {what}: {error.str()}")

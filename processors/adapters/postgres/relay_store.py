@@ -58,7 +58,10 @@ class PostgresRelayStore:
     async def renew(self, epoch: int) -> Hold | None:
         asked = {"epoch": epoch, "lease": self._lease, "most_checkpoints": MOST_CHECKPOINTS}
         row = await self._row("renew_shard", asked)
-        return None if row is None else Hold(row[0], Cursor(*row[1:3]), frozenset(row[3]), Outlook(*row[4:]))
+        if row is None:
+            return None
+        held_in, xid, last, asked_for, held, *outlook = row
+        return Hold(held_in, Cursor(xid, last), frozenset(asked_for), frozenset(held), Outlook(*outlook))
 
     async def waits(self, cursor: Cursor) -> bool:
         return bool(await self._number("waits", {"xid": cursor.xid, "id": cursor.id}))

@@ -5,11 +5,13 @@ import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import LiteralString
 
 import pytest
 import pytest_asyncio
 
+from ops.topics import Topology, apply
 from processors.adapters.kafka.consumer import ConsumerSettings, consume
 from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
@@ -168,6 +170,51 @@ async def test_d21_a_key_keeps_its_order_though_partitions_are_added_under_its_b
             await line.check()
     used = "select count(*) > 0 from automation.relay_partitions where topic = %s and partition >= %s"
     assert await line.outbox.value(used, stage.topic, PARTITIONS)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.skipif(os.environ.get("A44_TEST_BROKER") != "apache", reason="the embedded broker adds no partitions")
+async def test_d21_apply_lets_a_topic_grow_under_load_and_every_key_keeps_its_order(stage: Stage, line: Line) -> None:
+    grown = grown_topology(stage)
+    stop = asyncio.Event()
+
+    async def load() -> None:
+        while not stop.is_set():
+            await line.accept(5)
+
+    async with stage.relay(), line.reading():
+        await line.accept(20)
+        loading = asyncio.create_task(load())
+        left = await apply(grown, stage.dsn, 60.0)
+        stop.set()
+        await loading
+        assert [one for one in left if one.topic == stage.topic] == []
+        await line.accept(50)
+        await line.check()
+    used = "select count(*) > 0 from automation.relay_partitions where topic = %s and partition >= %s"
+    assert await line.outbox.value(used, stage.topic, PARTITIONS)
+
+
+@pytest.mark.timeout(120)
+async def test_a_topic_that_ingest_does_not_read_up_does_not_grow_and_is_let_go(stage: Stage, line: Line) -> None:
+    grown = grown_topology(stage)
+    async with stage.relay():
+        async with line.reading():
+            await line.accept(10)
+            await until(line.all_are_runs, "ten are runs", 60)
+        await line.accept(10)
+        given = "select coalesce(sum(seq), 0) from automation.relay_partitions where topic = %s"
+        await until(lambda: equals(line, 20, given, stage.topic), "the relay has published all")
+        with pytest.raises(Unavailable, match="has not grown"):
+            await apply(grown, stage.dsn, 0.5)
+        assert (await stage.admin.partition_counts([stage.topic]))[stage.topic] == PARTITIONS
+        async with line.reading():
+            await line.accept(10)
+            await line.check()
+
+
+def grown_topology(stage: Stage) -> Topology:
+    return Topology([replace(stage.spec, partitions=3 * PARTITIONS)], stage.topic.rpartition(".")[0], stage.admin)
 
 
 async def equals(line: Line, expected: int, query: LiteralString, *params: object) -> bool:

@@ -9,7 +9,8 @@ returning epoch, (select i.system_identifier <> c.system_identifier
 
 -- name: renew_shard
 -- Lengthens our lease, keeps a checkpoint (a few wait for ingest to pass them; those before the newest passed one go),
--- and tells in the same round trip: topics in which ingest misses numbers, and how much waits for how long.
+-- and tells in the same round trip: topics in which ingest misses numbers, those that are held, and how much waits for
+-- how long.
 with held as (
     update automation.relay_shards
        set lease_until = clock_timestamp() + make_interval(secs => %(lease)s)
@@ -40,6 +41,8 @@ with held as (
 )
 select h.epoch, h.cursor_xid::text::bigint, h.cursor_id,
        array(select distinct r.topic from automation.relay_requests r),
+       array(select t.topic from automation.relay_topics t
+              where t.shard = h.shard and t.held_until > clock_timestamp()),
        coalesce((select extract(epoch from clock_timestamp() - min(a.xact_start))::double precision
                    from pg_stat_activity a
                   where a.datid = (select oid from pg_database where datname = current_database())
