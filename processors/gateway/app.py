@@ -5,10 +5,10 @@ Hooks live at `/v1/{project}/{trigger}`, the API at `/v1/automation/...`; no pro
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from importlib.metadata import version
 
 from aiohttp import web
 
-from anthares44.automation import __version__
 from processors.gateway.access import Access
 from processors.gateway.bodies import answer_expectation
 from processors.gateway.catalog_view import CatalogView
@@ -86,7 +86,7 @@ def _routes(parts: Parts) -> list[web.RouteDef]:
     return [
         web.get("/healthz", health.alive),
         web.get("/readyz", health.ready),
-        web.get(f"{_API}/openapi.json", ApiDocument(__version__).show),
+        web.get(f"{_API}/openapi.json", ApiDocument(version("anthares44-automation-service")).show),
         web.get(f"{_API}/whoami", health.whoami),
         post(f"{_API}/publish", publications.publish),
         web.get(f"{_API}/workflows", publications.workflows),
