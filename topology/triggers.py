@@ -13,6 +13,7 @@ from topology.expressions import FILTER_VARIABLES, Filter, compile_filter
 from topology.lanes import lane_value
 from topology.shapes import EventType, FilterText, Length, Line, Spec, TriggerId, WorkflowId, fault, templates_with
 from topology.templates import Template, compile_template
+from topology.verification import OWN, VerifyField
 
 TYPES = ("event", "webhook", "schedule", "manual")
 LATEST = "latest"
@@ -43,7 +44,18 @@ class TriggerSpec(Spec):
     require_idempotency_key: StrictBool = False
     # Left out where it says nothing: the checksums of what was published before there was such a thing hold.
     max_age: Annotated[Length | None, Field(exclude_if=lambda told: told is None)] = None
+    verify: VerifyField
     owner: Literal["topology", "workflow"] = "topology"
+
+    @property
+    def preset(self) -> str:
+        """Whose way of signing a webhook takes."""
+        return OWN if self.verify is None else self.verify.preset
+
+    @property
+    def has_own_secret(self) -> bool:
+        """Whether it is a webhook whose secret the platform makes."""
+        return self.type == "webhook" and (self.verify is None or self.verify.secret_ref is None)
 
     @cached_property
     def compiled_filter(self) -> Filter | None:
@@ -103,6 +115,7 @@ class WebhookItem(_Item):
     filter: FilterText | None = None
     partition_key: FilterKey | None = None
     require_idempotency_key: StrictBool = False
+    verify: VerifyField
     deliver: Deliver = Deliver()
 
 
@@ -141,6 +154,7 @@ class WebhookOptions(Spec):
     partition_key: FilterKey | None = None
     require_idempotency_key: StrictBool = False
     deliver: Deliver = Deliver()
+    verify: VerifyField
 
 
 def _webhook_options(value: object) -> object:

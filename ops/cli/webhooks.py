@@ -22,6 +22,8 @@ a44 automation webhook send --trigger trg_erp_sync --file payload.json \\
 1/2  202 run_01J9XQ   created
 2/2  200 run_01J9XQ   deduplicated (key age: 0.4s)"""
 
+_SIGNATURE = "A44-Signature"
+
 group = new_group(help="Sign and send webhooks as an outside sender would; rotate their secrets.")
 
 
@@ -35,21 +37,18 @@ def sign(
 ) -> int:
     """Print headers that are valid for a body during the next minutes.
 
-    The service signs; its secret is never shown.
+    The service signs as the trigger's sender would; the secret is never shown.
     """
     output = Output(as_json)
     body = read_body("--file", file)
     with open_client(project) as client:
-        signed = client.sign(trigger, body)
-    headers = {"A44-Timestamp": signed.timestamp, "A44-Signature": signed.signature}
-    if idempotency_key is not None:
-        headers["A44-Idempotency-Key"] = idempotency_key
+        signed = client.sign(trigger, body, key=idempotency_key)
     if as_json:
-        output.document({**headers, "path": signed.path})
+        output.document({**signed.headers, "path": signed.path})
         return OK
-    for name, value in headers.items():
+    for name, value in signed.headers.items():
         output.line(f"{name}: {printable(value)}")
-    if idempotency_key is None:
+    if idempotency_key is None and _SIGNATURE in signed.headers:
         output.note("A44-Idempotency-Key: (absent: the gateway will make one from the body)")
     return OK
 
@@ -78,9 +77,12 @@ def send(
     worst = OK
     with open_client(project) as client:
         for number in range(1, repeat + 1):
-            signed = _proof(client, trigger, body, project, signature, timestamp)
+            if signature is None:
+                signed = client.sign(trigger, body, timestamp, idempotency_key)
+            else:
+                signed = _forged(client, trigger, project, signature, timestamp, idempotency_key)
             try:
-                answer = client.deliver(signed.path, body, signed, idempotency_key)
+                answer = client.deliver(signed, body)
             except AutomationError as error:
                 if "status" not in error.details:
                     raise
@@ -122,14 +124,13 @@ def rotate(
     return OK
 
 
-def _proof(
-    client: Client, trigger: str, body: bytes, project: str | None, signature: str | None, timestamp: str | None
+def _forged(
+    client: Client, trigger: str, project: str | None, signature: str, timestamp: str | None, key: str | None
 ) -> Signed:
-    """The service's signature, or what was given instead of it."""
-    if signature is None:
-        return client.sign(trigger, body, timestamp)
+    """What was given, in the headers of `a44`, instead of the service's signature."""
     path = f"/v1/{quote(project_in_use(client, project), safe='')}/{quote(trigger, safe='')}"
-    return Signed(path, timestamp or str(int(time.time())), signature)
+    headers = {"A44-Timestamp": timestamp or str(int(time.time())), _SIGNATURE: signature}
+    return Signed(path, headers if key is None else {**headers, "A44-Idempotency-Key": key})
 
 
 def _print_decision(answer: Answer, number: int, repeat: int, output: Output) -> None:

@@ -35,8 +35,7 @@ class Signed:
     """What proves that a body came from a holder of the trigger's secret, for the next minutes."""
 
     path: str
-    timestamp: str
-    signature: str
+    headers: Mapping[str, str]
 
 
 class Client:
@@ -129,33 +128,27 @@ class Client:
             raise refusal(reply)
         return parse(line.rstrip("\r") for line in reply.body.decode("utf-8").split("\n"))
 
-    def sign(self, trigger_id: str, body: bytes, timestamp: str | None = None) -> Signed:
-        """Ask the service to sign exact bytes for a webhook trigger; the secret stays there.
+    def sign(self, trigger_id: str, body: bytes, timestamp: str | None = None, key: str | None = None) -> Signed:
+        """Ask the service to sign exact bytes as the trigger's sender would; the secret stays there.
 
-        `timestamp` (Unix seconds) signs for another moment than now.
+        `timestamp` (Unix seconds) signs for another moment than now; `key` is the delivery's.
         """
-        query = "" if timestamp is None else f"?{urlencode({'timestamp': timestamp})}"
-        document = self._object("POST", f"/triggers/{quote(trigger_id, safe='')}/sign{query}", body)
-        try:
-            return Signed(document["path"], str(document["A44-Timestamp"]), document["A44-Signature"])
-        except KeyError as exc:
-            raise Broken("E_INTERNAL", f"the service signed the body but its answer lacks {exc}") from exc
+        query = {name: value for name, value in (("timestamp", timestamp), ("key", key)) if value is not None}
+        document = self._object("POST", f"/triggers/{quote(trigger_id, safe='')}/sign", body, query=query)
+        path = document.pop("path", None)
+        if path is None or not document:
+            raise Broken("E_INTERNAL", "the service signed the body but its answer lacks the path or the headers")
+        return Signed(path, {name: str(value) for name, value in document.items()})
 
     def rotate(self, trigger_id: str, end: str | None = None) -> dict[str, Any]:
         """Make a webhook trigger's next secret, which the answer tells this once."""
         body = json.dumps({} if end is None else {"end": end}).encode()
         return self._object("POST", f"/triggers/{quote(trigger_id, safe='')}/rotate", body)
 
-    def deliver(self, path: str, body: bytes, signed: Signed, key: str | None) -> Answer:
+    def deliver(self, signed: Signed, body: bytes) -> Answer:
         """POST exact bytes to a hook; refusals raise as everywhere."""
-        headers = {
-            "Content-Type": "application/json",
-            "A44-Timestamp": signed.timestamp,
-            "A44-Signature": signed.signature,
-        }
-        if key is not None:
-            headers["A44-Idempotency-Key"] = key
-        return _answer(self._exchange.send("POST", path, body, headers))
+        headers = {"Content-Type": "application/json", **signed.headers}
+        return _answer(self._exchange.send("POST", signed.path, body, headers))
 
     def _headers(self, extra: Mapping[str, str]) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._token}", "Accept": "application/json", **extra}

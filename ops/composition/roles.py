@@ -11,6 +11,7 @@ import structlog
 from ops.composition.bodies import open_bodies
 from ops.composition.hints import CommandHints
 from ops.composition.storage import storage_of
+from ops.secrets import SecretStore
 from ops.settings import Settings
 from processors.adapters.kafka.admin import KafkaAdmin
 from processors.adapters.kafka.consumer import FETCH_WAIT, IDLE_FETCH_WAIT, ConsumerSettings, consume
@@ -71,6 +72,7 @@ async def _gateway(settings: Settings, stop: asyncio.Event, on_ready: OnReady, m
             Limits(dedup_window=window, redrive_rate=settings.redrive_rate),
             measures,
             storage_of(settings),
+            SecretStore(settings.secrets_file),
         )
         listening = asyncio.create_task(listen(settings.postgres_dsn, {Channel.ENDED: app[ENDS].hurry}, stop, measures))
         site = await serve(app, settings.gateway_host, settings.gateway_port)

@@ -81,7 +81,7 @@ class Settings(BaseSettings):
     )
     secrets_file: Path | None = Field(
         default=None,
-        description="TOML or JSON file with the secrets of each project (executor)",
+        description="TOML or JSON file with the secrets of each project (executor, gateway)",
         examples=["the path of a file that exists, with one table for each project"],
     )
     lease_seconds: float = Field(

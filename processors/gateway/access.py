@@ -9,7 +9,7 @@ import time
 from aiohttp import web
 
 from processors.gateway.lookups import SharedLookup
-from processors.gateway.signatures import header_bytes
+from processors.gateway.senders.sender import header_bytes
 from processors.ports.door import Door
 from processors.ports.tokens import Token, Tokens
 from schemas.errors import Refused

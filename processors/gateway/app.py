@@ -27,7 +27,7 @@ from processors.gateway.problems import answer_errors
 from processors.gateway.publications import Publications
 from processors.gateway.redrives import RedriveOrders
 from processors.gateway.run_views import RunViews
-from processors.gateway.signatures import Secrets
+from processors.gateway.signatures import HookSecrets, MasterKey, NoSecrets
 from processors.gateway.trigger_tests import TriggerTests
 from processors.ports.catalog import Catalog
 from processors.ports.dead_letters import DeadLetters
@@ -35,6 +35,7 @@ from processors.ports.door import Door
 from processors.ports.measures import Measures
 from processors.ports.redrives import Redrives
 from processors.ports.run_queries import History, RunQueries
+from processors.ports.secrets import Secrets
 from processors.ports.storage import Storage
 from processors.ports.tokens import Tokens
 
@@ -56,6 +57,7 @@ def build_app(
     limits: Limits | None = None,
     measures: Measures | None = None,
     storage: Storage | None = None,
+    secrets: Secrets | None = None,
 ) -> web.Application:
     """Raises Refused E_CONFIG for a master key that is too short."""
     allowed = limits or Limits()
@@ -65,7 +67,7 @@ def build_app(
         current=CatalogView(catalog),
         queries=queries,
         access=Access(tokens, door, allowed.token_cache),
-        secrets=Secrets(master_key),
+        secrets=HookSecrets(MasterKey(master_key), secrets or NoSecrets()),
         limits=allowed,
         states=SharedLookup(queries.states),
         ends=SharedPoll(partial(queries.ended, limit=allowed.attempts)),

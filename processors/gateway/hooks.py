@@ -1,19 +1,22 @@
 """The webhook door: `POST /v1/{project}/{trigger}`, signed, answered once it is durable.
 
-Checked in this order, the cheap and the telling first: method (405, by the router), content type (415),
-size (413), signature (401, alike for an unknown trigger), timestamp (408), key (400), JSON (422), filter.
+Checked in this order, the cheap and the telling first: method (405, by the router), content type (415), size (413),
+signature as the trigger's sender makes it (401, alike for an unknown trigger), timestamp (408), JSON (422), key (400),
+filter. Nothing of a body is read before its signature fitted.
 """
 
 import hashlib
+from collections.abc import Mapping
 from datetime import datetime
-from functools import partial
+from typing import Any
 
 from aiohttp import web
 
 from processors.gateway.bodies import read_body, require_json
-from processors.gateway.keys import HEADER, key_in_header
+from processors.gateway.keys import check_key, key_in_header
 from processors.gateway.parts import Parts, PassedOverError, json_response
-from processors.gateway.signatures import SIGNATURE, TIMESTAMP, header_bytes, seconds_off
+from processors.gateway.senders import OURS, SENDERS, Claim, Sender
+from processors.gateway.signatures import seconds_off
 from processors.ports.catalog import CatalogSnapshot, Trigger
 from processors.ports.door import Acceptance
 from processors.runtime.matching import WEBHOOK, EventScope, accepts, keyed, run_of, webhook_event_type
@@ -21,6 +24,14 @@ from schemas import strict_json
 from schemas.envelope import Envelope, encode_envelope, referring
 from schemas.errors import Refused
 from schemas.ids import new_event_id
+
+
+class GreetedError(PassedOverError):
+    """The sender only asked whether somebody is there; `answer` is what it waits for."""
+
+    def __init__(self, answer: Mapping[str, str]) -> None:
+        super().__init__()
+        self.answer = answer
 
 
 class Hooks:
@@ -38,22 +49,39 @@ class Hooks:
         parts = self._parts
         require_json(request)
         body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
+        delivery = _Delivery(parts, request, body)
         try:
-            answer = await parts.accept_by_catalog(partial(self._acceptance, request, body))
+            answer = await parts.accept_by_catalog(delivery.decide)
+        except GreetedError as greeted:
+            return json_response(greeted.answer)
         except PassedOverError:
             parts.measures.count("events_filtered_total")
             return json_response({"status": "filtered"}, 202)
-        return await parts.told(answer, "header" if HEADER in request.headers else "body")
+        return await parts.told(answer, delivery.key_source)
 
-    def _acceptance(self, request: web.Request, body: bytes, snapshot: CatalogSnapshot) -> Acceptance:
-        """Raises Refused, and PassedOverError where the trigger's filter says so."""
+
+class _Delivery:
+    """One request, decided by the catalog at hand, and perhaps anew by the next one."""
+
+    key_source = "body"
+
+    def __init__(self, parts: Parts, request: web.Request, body: bytes) -> None:
+        self._parts = parts
+        self._request = request
+        self._body = body
+
+    def decide(self, snapshot: CatalogSnapshot) -> Acceptance:
+        """Raises Refused, and PassedOverError where nothing is to be made of it."""
         parts = self._parts
         now = parts.door.now()
-        trigger = self._verified(request, snapshot, body, now)
-        key = key_in_header(request)
-        if key is None and trigger.spec.require_idempotency_key:
-            raise Refused("E_IDEMPOTENCY_KEY_REQUIRED", f"{trigger.trigger_id} takes no request without a key")
-        scope, body_hash, key_source = _read(trigger, body, key, now)
+        trigger, sender, claim = self._verified(snapshot, now)
+        key = key_in_header(self._request) if sender is OURS else None
+        data = strict_json.decode(self._body)
+        greeting = sender.reply(data)
+        if greeting is not None:
+            raise GreetedError(greeting)
+        key, body_hash = self._identity(trigger, sender, key, sender.delivery(claim, data))
+        scope = _scope(trigger, self._body, data, key, now)
         if not accepts(trigger, scope):
             raise PassedOverError
         envelope, promised = scope.envelope, run_of(snapshot, trigger, scope)
@@ -61,7 +89,7 @@ class Hooks:
         return Acceptance(
             project_id=trigger.project_id,
             idempotency_key=envelope.idempotency_key,
-            key_source=key_source,
+            key_source=self.key_source,
             body_hash=body_hash,
             event_id=envelope.id,
             partition_key=promised.lane,  # between partitions the order of acceptance would be lost
@@ -72,55 +100,69 @@ class Hooks:
             body=stored,
         )
 
-    def _verified(self, request: web.Request, snapshot: CatalogSnapshot, body: bytes, now: datetime) -> Trigger:
-        """The trigger that signed. Raises Refused E_SIGNATURE, E_TIMESTAMP_SKEW."""
-        project_id, trigger_id = request.match_info["project"], request.match_info["trigger"]
-        trigger = snapshot.triggers.get((project_id, trigger_id))
-        live = [one.number for one in trigger.secrets if one.lives(now)] if trigger is not None else []
-        timestamp, signature = (header_bytes(_only(request, name)) for name in (TIMESTAMP, SIGNATURE))
-        fitting = self._parts.secrets.fitting(project_id, trigger_id, live, timestamp, body, signature)
-        if fitting is None or trigger is None or trigger.type != WEBHOOK:
+    def _verified(self, snapshot: CatalogSnapshot, now: datetime) -> tuple[Trigger, Sender, Claim]:
+        """The trigger whose sender signed. Raises Refused E_SIGNATURE, E_TIMESTAMP_SKEW."""
+        match, parts = self._request.match_info, self._parts
+        trigger = snapshot.triggers.get((match["project"], match["trigger"]))
+        if trigger is not None and trigger.type != WEBHOOK:
+            trigger = None
+        sender = OURS if trigger is None else SENDERS[trigger.spec.preset]
+        claim = sender.claim(self._header)
+        age = parts.secrets.fitting(trigger, sender, claim, self._body, now)
+        if age is None or trigger is None:
             raise Refused(
                 "E_SIGNATURE",
-                f"the signature does not fit: {SIGNATURE} is the lower-case hex HMAC-SHA256, under the trigger's "
-                f"secret, of {TIMESTAMP}, a dot and the exact bytes of the body; sign what is sent, as it is sent",
+                "the signature does not fit: A44-Signature is the lower-case hex HMAC-SHA256, under the trigger's "
+                "secret, of A44-Timestamp, a dot and the exact bytes of the body (where the trigger's `verify` names "
+                "another sender, as that one signs); sign what is sent, as it is sent",
             )
-        _check_time(timestamp, now.timestamp(), self._parts.limits.skew)
-        self._parts.measures.count("webhook_verified_total", 1, "newest" if fitting == live[0] else "old")
-        return trigger
+        if claim.timestamp is not None:
+            _check_time(str(sender.time_header), claim.timestamp, now.timestamp(), parts.limits.skew)
+        parts.measures.count("webhook_verified_total", 1, age)
+        return trigger, sender, claim
+
+    def _header(self, name: str) -> str:
+        """A header that may stand once; anything else signs nothing."""
+        told = self._request.headers.getall(name, ())
+        return told[0] if len(told) == 1 else ""
+
+    def _identity(self, trigger: Trigger, sender: Sender, key: str | None, told: str | None) -> tuple[str, bytes]:
+        """The key, and what must be the same under it. Raises Refused E_IDEMPOTENCY_KEY_REQUIRED, ..._INVALID.
+
+        A sender may give one id to what it sends to several addresses: its ids are each trigger's own.
+        """
+        digest = hashlib.sha256(self._body)
+        if sender is not OURS and told is not None:
+            key = check_key(f"{trigger.trigger_id}:{told}")
+            if sender.id_is_identity:
+                digest = hashlib.sha256(key.encode())
+        self.key_source = "body" if key is None else "header" if sender is OURS else "delivery"
+        if key is None and trigger.spec.require_idempotency_key:
+            raise Refused("E_IDEMPOTENCY_KEY_REQUIRED", f"{trigger.trigger_id} takes no request without a key")
+        return key or f"body:{trigger.trigger_id}:{digest.hexdigest()}", digest.digest()
 
 
-def _only(request: web.Request, name: str) -> str:
-    """A header that may stand once; anything else signs nothing."""
-    told = request.headers.getall(name, ())
-    return told[0] if len(told) == 1 else ""
-
-
-def _check_time(timestamp: bytes, now: float, allowed: float) -> None:
+def _check_time(header: str, timestamp: bytes, now: float, allowed: float) -> None:
     off = seconds_off(timestamp, now)
     if off is None or off > allowed:
         how = "is no Unix time in seconds" if off is None else f"is {off:.0f} s from the server's clock"
         raise Refused(
             "E_TIMESTAMP_SKEW",
-            f"{TIMESTAMP} {how}, {allowed:.0f} s are allowed; set the clock, and sign again for every try",
+            f"{header} {how}, {allowed:.0f} s are allowed; set the clock, and sign again for every try",
             details={"server_time": int(now)},
         )
 
 
-def _read(trigger: Trigger, body: bytes, key: str | None, now: datetime) -> tuple[EventScope, bytes, str]:
-    """The envelope of a body, with the hash of the body and where the key came from."""
-    data = strict_json.decode(body)
-    digest = hashlib.sha256(body)
-    chosen = key if key is not None else f"body:{trigger.trigger_id}:{digest.hexdigest()}"
+def _scope(trigger: Trigger, body: bytes, data: Any, key: str, now: datetime) -> EventScope:
+    """The envelope of a body, in the trigger's lane."""
     envelope = Envelope(
         id=new_event_id(int(now.timestamp() * 1000)),
         type=webhook_event_type(trigger.trigger_id),
-        idempotency_key=chosen,
-        partition_key=chosen,
+        idempotency_key=key,
+        partition_key=key,
         occurred_at=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         data=body.decode(),
         trigger_id=trigger.trigger_id,
         project_id=trigger.project_id,
     )
-    scope = keyed(trigger, EventScope(envelope, data))
-    return scope, digest.digest(), "body" if key is None else "header"
+    return keyed(trigger, EventScope(envelope, data))

@@ -108,7 +108,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
     Operation(
         "post", f"{API}/triggers/{{trigger}}/sign", "Headers that sign exactly these bytes for a webhook trigger",
         {200: _object({"path": _TEXT}, {"A44-Timestamp": _TEXT, "A44-Signature": _TEXT})},
-        "write", "application/octet-stream", query={"timestamp": {"type": "string", "pattern": "^[0-9]{1,15}$"}},
+        "write", "application/octet-stream", query={
+            "timestamp": {"type": "string", "pattern": "^[0-9]{1,15}$"}, "key": _KEY[KEY_HEADER]},
         is_body_needed=False, problems=_BODY_PROBLEMS,
     ),
     Operation(

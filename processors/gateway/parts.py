@@ -13,7 +13,7 @@ from processors.gateway.catalog_view import CatalogView
 from processors.gateway.limits import Limits
 from processors.gateway.lookups import SharedLookup
 from processors.gateway.polling import SharedPoll
-from processors.gateway.signatures import Secrets
+from processors.gateway.signatures import HookSecrets
 from processors.ports.catalog import Catalog, CatalogSnapshot
 from processors.ports.door import Acceptance, Answer, Door, Outcome
 from processors.ports.measures import Measures
@@ -40,7 +40,7 @@ class Parts:
     current: CatalogView
     queries: RunQueries
     access: Access
-    secrets: Secrets
+    secrets: HookSecrets
     limits: Limits
     states: SharedLookup[str, str]
     ends: SharedPoll[str, History]

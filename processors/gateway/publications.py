@@ -6,15 +6,13 @@ import msgspec
 from aiohttp import web
 
 from processors.gateway.bodies import read_body, require_json
-from processors.gateway.fields import read_fields
+from processors.gateway.fields import read_fields, text_parameter
 from processors.gateway.parts import Parts, json_response
-from processors.gateway.signatures import SIGNATURE, TIMESTAMP
+from processors.gateway.signing import signed_headers
 from processors.ports.catalog import Hook, Trigger
 from processors.ports.tokens import READ, WRITE
 from processors.runtime.matching import WEBHOOK
 from schemas.errors import Refused
-
-MOST_TIMESTAMP_DIGITS = 15
 
 
 class PublicationFields(msgspec.Struct, forbid_unknown_fields=True):
@@ -63,7 +61,7 @@ class Publications:
         """Where a webhook listens. A secret is told once, to the one whose publication made it."""
         shown = {"trigger_id": hook.trigger_id, "path": _path(project_id, hook.trigger_id)}
         if hook.is_new:
-            shown["secret"] = self._parts.secrets.secret(project_id, hook.trigger_id, hook.secret_number)
+            shown["secret"] = self._parts.secrets.own(project_id, hook)
         return shown
 
     async def workflows(self, request: web.Request) -> web.StreamResponse:
@@ -99,48 +97,52 @@ class Publications:
         token = await parts.access.require(request, WRITE)
         body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
         fields = read_fields(body, RotationFields) if body.strip() else RotationFields()
-        trigger_id = (await self._webhook(token.project_id, request)).trigger_id
+        trigger = await self._webhook(token.project_id, request)
+        trigger_id, verify = trigger.trigger_id, trigger.spec.verify
+        if verify is not None and verify.secret_ref is not None:
+            raise Refused(
+                "E_INVALID_PARAMETER",
+                f"the secret of {trigger_id} is its sender's: set the new one as {verify.secret_ref}, and the one "
+                "before under the name that `oldSecretRef` gives until the sender has gone over",
+            )
         made = await parts.catalog.rotate(token.project_id, trigger_id, end=fields.end, actor=token.token_id)
+        hook = Hook(trigger_id, made.number, is_new=True, preset=trigger.spec.preset)
         return json_response(
             {
                 "trigger_id": trigger_id,
                 "path": _path(token.project_id, trigger_id),
                 "secret_number": made.number,
-                "secret": parts.secrets.secret(token.project_id, trigger_id, made.number),
+                "secret": parts.secrets.own(token.project_id, hook),
                 "old_secret_ends_at": None if made.old is None else made.old.ends_at,
             }
         )
 
     async def sign(self, request: web.Request) -> web.StreamResponse:
-        """Headers for exactly these bytes, valid for the next minutes. The secret stays here.
+        """Headers for exactly these bytes, as the trigger's sender would make them, valid for the next minutes. The
+        secret stays here.
 
-        `timestamp` (Unix seconds) signs for another moment: senders can see how a clock that is off is answered.
+        `timestamp` (Unix seconds) signs for another moment: senders can see how a clock that is off is answered. `key`
+        is the delivery's own id, or our header's value.
         """
         parts = self._parts
         token = await parts.access.require(request, WRITE)
         body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
         trigger = await self._webhook(token.project_id, request)
-        trigger_id = trigger.trigger_id
-        timestamp = request.query.get("timestamp") or str(int(parts.door.now().timestamp()))
-        if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= MOST_TIMESTAMP_DIGITS):
-            raise Refused(
-                "E_INVALID_PARAMETER", f"timestamp is {timestamp[:40]!r}; expected Unix seconds, or leave it out"
-            )
-        return json_response(
-            {
-                TIMESTAMP: timestamp,
-                SIGNATURE: parts.secrets.sign(
-                    token.project_id, trigger_id, trigger.secrets[0].number, timestamp.encode(), body
-                ),
-                "path": _path(token.project_id, trigger_id),
-            }
+        headers = signed_headers(
+            trigger.spec.preset,
+            parts.secrets.newest(trigger, parts.door.now()),
+            body,
+            now=parts.door.now(),
+            timestamp=text_parameter(request, "timestamp"),
+            key=text_parameter(request, "key"),
         )
+        return json_response({**headers, "path": _path(token.project_id, trigger.trigger_id)})
 
     async def _webhook(self, project_id: str, request: web.Request) -> Trigger:
         """The webhook trigger that the address names. Raises Refused E_TRIGGER_NOT_FOUND."""
         trigger_id = request.match_info["trigger"]
         trigger = (await self._parts.current.get()).triggers.get((project_id, trigger_id))
-        if trigger is None or trigger.type != WEBHOOK or not trigger.secrets:
+        if trigger is None or trigger.type != WEBHOOK:
             raise Refused("E_TRIGGER_NOT_FOUND", f"{trigger_id[:80]!r} is no webhook trigger of this project")
         return trigger
 
@@ -160,5 +162,6 @@ def _trigger_document(trigger: Trigger) -> dict[str, Any]:
         document["event"] = trigger.event_type
     if trigger.type == WEBHOOK:
         document["path"] = _path(trigger.project_id, trigger.trigger_id)
+        document["verify"] = trigger.spec.preset
         document["secrets"] = [{"number": one.number, "ends_at": one.ends_at} for one in trigger.secrets]
     return document

@@ -144,11 +144,14 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A webhook trigger of a publication; `is_new` says that its secret has not been shown yet."""
+    """A webhook trigger of a publication; `is_new` says that its secret has not been shown yet. Number 0: the secret is
+    its sender's own.
+    """
 
     trigger_id: str
     secret_number: int
     is_new: bool
+    preset: str = "a44"
 
 
 @dataclass(frozen=True, slots=True)

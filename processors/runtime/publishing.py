@@ -101,8 +101,8 @@ class Plan:
 
     @property
     def without_secret(self) -> list[str]:
-        """Triggers that are gone, or are no webhooks (any more): what secrets they had end."""
-        return [*self.removed, *(trigger.id for trigger in self.triggers if trigger.type != "webhook")]
+        """Triggers that are gone, or have no secret of ours (any more): what secrets they had end."""
+        return [*self.removed, *(trigger.id for trigger in self.triggers if not trigger.has_own_secret)]
 
     def say(self, kind: str, name: str, change: str, version: str | None = None) -> None:
         self.published.append(Published(kind, name, change, version))
@@ -191,7 +191,7 @@ def _plan_trigger(made: Plan, trigger: TriggerSpec, in_force: InForce) -> None:
         whose = "a topology file" if row.declared_by is None else f"the file of {row.declared_by}"
         raise Refused("E_SPEC_INVALID", f"the trigger {trigger.id} is declared by {whose} already; give it another id")
     if trigger.type == "webhook":
-        made.hooks.append(_hook(trigger.id, in_force.secrets.get(trigger.id)))
+        made.hooks.append(_hook(trigger, in_force.secrets.get(trigger.id)))
     if row is not None and row.spec == trigger.to_json():
         made.say("trigger", trigger.id, UNCHANGED)
         return
@@ -199,11 +199,12 @@ def _plan_trigger(made: Plan, trigger: TriggerSpec, in_force: InForce) -> None:
     made.say("trigger", trigger.id, CREATED if row is None else UPDATED)
 
 
-def _hook(trigger_id: str, known: SecretsInForce | None) -> Hook:
+def _hook(trigger: TriggerSpec, known: SecretsInForce | None) -> Hook:
     """With the secret that lives, else with one that there never was: a dead secret stays dead."""
-    if known is None:
-        return Hook(trigger_id, 1, is_new=True)
-    return Hook(trigger_id, known.newest or known.last + 1, is_new=known.newest is None)
+    if not trigger.has_own_secret:
+        return Hook(trigger.id, 0, is_new=False, preset=trigger.preset)
+    last, newest = known or SecretsInForce(0, None)
+    return Hook(trigger.id, newest or last + 1, is_new=newest is None, preset=trigger.preset)
 
 
 def _plan_removals(made: Plan, workflows: set[str], wanted: Iterable[TriggerSpec], in_force: InForce) -> None:

@@ -25,6 +25,7 @@ from processors.gateway.app import build_app
 from processors.gateway.limits import Limits
 from processors.gateway.server import serve
 from processors.ports.measures import Measures
+from processors.ports.secrets import Secrets
 from processors.ports.storage import Storage
 
 PROJECT = "pj_shop"
@@ -136,7 +137,15 @@ def storage() -> Storage | None:
 
 
 @pytest.fixture
-async def gateway(migrated_database: str, limits: Limits, storage: Storage | None) -> AsyncIterator[Gateway]:
+def kept() -> Secrets | None:
+    """Secrets of the project that the gateway can look up."""
+    return None
+
+
+@pytest.fixture
+async def gateway(
+    migrated_database: str, limits: Limits, storage: Storage | None, kept: Secrets | None
+) -> AsyncIterator[Gateway]:
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(open_pool(migrated_database, "gateway"))
         notifier = Notifier(migrated_database)
@@ -147,9 +156,7 @@ async def gateway(migrated_database: str, limits: Limits, storage: Storage | Non
         tokens = PostgresTokens(pool)
         measures, catalog, queries = Measures(), PostgresCatalog(pool), PostgresRunQueries(pool)
         letters, redrives = PostgresDeadLetters(pool), PostgresRedrives(pool)
-        app = build_app(
-            door, catalog, queries, tokens, letters, redrives, MASTER_KEY, limits, measures=measures, storage=storage
-        )
+        app = build_app(door, catalog, queries, tokens, letters, redrives, MASTER_KEY, limits, measures, storage, kept)
         site = await serve(app, "127.0.0.1", 0)
         stack.push_async_callback(site.stop)
         session = await stack.enter_async_context(aiohttp.ClientSession())

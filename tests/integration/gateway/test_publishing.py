@@ -62,6 +62,7 @@ async def test_a_new_version_is_in_force_at_once_and_publishing_it_again_changes
             "workflow_id": "wf_invoice_settle",
             "version": "1",
             "path": f"/v1/{PROJECT}/trg_settle",
+            "verify": "a44",
             "secrets": [{"number": 1, "ends_at": None}],
         },
     ]

@@ -171,7 +171,8 @@ class Handler(BaseHTTPRequestHandler):
         timestamp = request.query.get("timestamp") or str(int(time.time()))
         signature = hmac.new(SECRET, timestamp.encode() + b"." + request.body, hashlib.sha256).hexdigest()
         path = f"/v1/{PROJECT}/{trigger}"
-        self._json(200, {"A44-Timestamp": timestamp, "A44-Signature": signature, "path": path})
+        key = {"A44-Idempotency-Key": request.query["key"]} if "key" in request.query else {}
+        self._json(200, {"A44-Timestamp": timestamp, "A44-Signature": signature, **key, "path": path})
 
     def _rotate(self, request: Seen, trigger: str) -> None:
         end = json.loads(request.body).get("end")

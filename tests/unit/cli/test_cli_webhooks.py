@@ -160,3 +160,18 @@ def test_a_second_rotation_is_refused_until_it_says_what_may_end(a44: Command, l
 def test_a_rotation_as_json_is_the_service_s_answer(a44: Command, logged_in: RestService) -> None:
     document = a44("automation", "webhook", "rotate", "trg_x", "--json").document
     assert set(document) == {"trigger_id", "path", "secret", "secret_number", "old_secret_ends_at"}
+
+
+def test_the_headers_of_another_sender_are_printed_and_sent_as_the_service_made_them(
+    a44: Command, logged_in: RestService, payload: str
+) -> None:
+    headers = {"X-GitHub-Delivery": "72d3162e", "X-Hub-Signature-256": "sha256=00"}
+    answer = json.dumps({**headers, "path": f"/v1/{PROJECT}/trg_x"}).encode()
+    logged_in.state.answers["/v1/automation/triggers/trg_x/sign"] = (200, answer, "application/json")
+    signed = a44("automation", "webhook", "sign", "--trigger", "trg_x", "--file", payload)
+    assert (signed.out, signed.err) == ("X-GitHub-Delivery: 72d3162e\nX-Hub-Signature-256: sha256=00\n", "")
+    send(a44, payload, "--idempotency-key", "mine")
+    asked, hooked = logged_in.state.seen[-2:]
+    assert asked.query == {"key": "mine"}
+    assert (hooked.headers["x-github-delivery"], hooked.headers["x-hub-signature-256"]) == ("72d3162e", "sha256=00")
+    assert not [name for name in hooked.headers if name.startswith("a44-")]

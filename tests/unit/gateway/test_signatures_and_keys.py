@@ -1,70 +1,130 @@
 """Secrets, signatures, timestamps, idempotency keys and parameters: pure rules of the doors."""
 
+import base64
 import hashlib
 import hmac
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
+from structlog.testing import capture_logs
 
 from processors.gateway.fields import since_parameter, whole_parameter
 from processors.gateway.keys import check_key
-from processors.gateway.signatures import Secrets, same, seconds_off
+from processors.gateway.senders import OURS, SENDERS, Claim, Draft, Sender
+from processors.gateway.signatures import HookSecrets, MasterKey, NoSecrets, seconds_off
+from processors.ports.catalog import Trigger, WebhookSecret
 from schemas.errors import Refused
+from tests.unit.gateway.catalogs import snapshot_of
 
-SECRETS = Secrets(bytes(32))
+MASTER = MasterKey(bytes(32))
+SECRETS = HookSecrets(MASTER, NoSecrets())
 NOW = datetime(2026, 7, 19, 14, 0, tzinfo=UTC)
 
 
 def test_a_secret_is_a_function_of_key_project_trigger_and_number() -> None:
-    secret = SECRETS.secret("pj_shop", "trg_x", 1)
+    secret = MASTER.secret("pj_shop", "trg_x", 1)
     expected = hmac.new(bytes(32), b"a44.webhook.v1\0pj_shop\0trg_x\x001", hashlib.sha256).hexdigest()
     assert secret == expected
     others = [
-        SECRETS.secret("pj_shop", "trg_x", 2),
-        SECRETS.secret("pj_shop", "trg_y", 1),
-        SECRETS.secret("pj_shoq", "trg_x", 1),
-        Secrets(b"\x01" * 32).secret("pj_shop", "trg_x", 1),
+        MASTER.secret("pj_shop", "trg_x", 2),
+        MASTER.secret("pj_shop", "trg_y", 1),
+        MASTER.secret("pj_shoq", "trg_x", 1),
+        MasterKey(b"\x01" * 32).secret("pj_shop", "trg_x", 1),
     ]
     assert len({secret, *others}) == 5
 
 
+def hook(verify: str = "a44", numbers: Sequence[int] = (1,)) -> Trigger:
+    flow = "name: flow\nversion: 1\ntrigger: {webhook: {id: trg_x, verify: %s}}\n" % verify  # noqa: UP031  braces
+    snapshot = snapshot_of({"flow.yaml": flow + "steps: [{id: pause, uses: sleep, duration: 1s}]\n"})
+    trigger = snapshot.triggers["pj_shop", "trg_x"]
+    trigger.secrets = [WebhookSecret(number, NOW if place else None) for place, number in enumerate(numbers)]
+    return trigger
+
+
+def claim_of(sender: Sender, headers: Mapping[str, str]) -> Claim:
+    return sender.claim(lambda name: headers.get(name, ""))
+
+
+def signed(number: int, body: bytes = b"{}") -> Claim:
+    secret = MASTER.secret("pj_shop", "trg_x", number)
+    return claim_of(OURS, OURS.headers(secret, Draft(body, "1784500860", "")))
+
+
 def test_the_signature_is_what_the_guides_sender_computes() -> None:
-    secret = SECRETS.secret("pj_shop", "trg_x", 1)
+    secret = MASTER.secret("pj_shop", "trg_x", 1)
     body = '{"invoiceId":"inv_8812","n":"\u00e9"}'.encode()
     theirs = hmac.new(secret.encode(), b"1784500860." + body, "sha256").hexdigest()
-    ours = SECRETS.sign("pj_shop", "trg_x", 1, b"1784500860", body)
-    assert same(theirs.encode(), ours)
-    assert not same(theirs.upper().encode(), ours)
-    assert not same(b"sha256=\xe9", ours)
-    assert not same(b"", ours)
+    for told, fits in ((theirs, True), (theirs.upper(), False), ("sha256=\udce9", False), ("", False)):
+        claim = claim_of(OURS, {"A44-Signature": told, "A44-Timestamp": "1784500860"})
+        assert OURS.fits(secret, claim, body) is fits
 
 
-@pytest.mark.parametrize(("numbers", "fitting"), [([2], 2), ([3, 2], 2), ([2, 1], 2), ([3], None), ([], None)])
-def test_any_secret_that_lives_may_have_signed_and_no_other(numbers: list[int], fitting: int | None) -> None:
-    told = SECRETS.sign("pj_shop", "trg_x", 2, b"1784500860", b"{}").encode()
-    assert SECRETS.fitting("pj_shop", "trg_x", numbers, b"1784500860", b"{}", told) == fitting
+@pytest.mark.parametrize(
+    ("numbers", "age"), [([2], "newest"), ([3, 2], "old"), ([2, 1], "newest"), ([3], None), ([], None)]
+)
+def test_any_secret_that_lives_may_have_signed_and_no_other(numbers: list[int], age: str | None) -> None:
+    before = NOW - timedelta(seconds=1)
+    assert SECRETS.fitting(hook(numbers=numbers), OURS, signed(2), b"{}", before) == age
 
 
-def test_the_secret_that_stands_in_for_a_missing_one_opens_nothing() -> None:
-    told = SECRETS.sign("pj_shop", "trg_x", 0, b"1784500860", b"{}").encode()
-    assert SECRETS.fitting("pj_shop", "trg_x", [], b"1784500860", b"{}", told) is None
-    assert SECRETS.fitting("pj_shop", "trg_x", [1], b"1784500860", b"{}", told) is None
+def test_case_A16_the_old_secret_dies_at_the_second() -> None:
+    both = hook(numbers=[3, 2])
+    assert SECRETS.fitting(both, OURS, signed(2), b"{}", NOW - timedelta(microseconds=1)) == "old"
+    assert SECRETS.fitting(both, OURS, signed(2), b"{}", NOW) is None
 
 
-@pytest.mark.parametrize("numbers", [[], [1], [2, 1]])
+@pytest.mark.parametrize("numbers", [None, [], [1], [2, 1]])
 def test_a_refusal_costs_the_same_number_of_signatures_whatever_lives(
-    numbers: list[int], monkeypatch: pytest.MonkeyPatch
+    numbers: list[int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[int] = []
-    monkeypatch.setattr(SECRETS, "sign", lambda _project, _trigger, number, *_: made.append(number) or "0" * 64)
-    assert SECRETS.fitting("pj_shop", "trg_x", numbers, b"1", b"{}", b"wrong") is None
+    made: list[str] = []
+    monkeypatch.setattr(type(OURS), "sign", lambda _, secret, __: made.append(secret) or "0" * 64)
+    trigger = None if numbers is None else hook(numbers=numbers)
+    before = NOW - timedelta(seconds=1)
+    assert SECRETS.fitting(trigger, OURS, Claim(["wrong"]), b"{}", before) is None
     assert len(made) == 2
+
+
+def test_a_handed_out_secret_that_is_not_set_takes_nothing_and_is_told_once() -> None:
+    trigger, sender = hook("{preset: stripe, secretRef: sec_hook, oldSecretRef: sec_before}"), SENDERS["stripe"]
+    kept = Kept()
+    secrets = HookSecrets(MASTER, kept)
+    claim = claim_of(sender, sender.headers("whsec_x", Draft(b"{}", "1784500860", "")))
+    with capture_logs() as logs:
+        assert [secrets.fitting(trigger, sender, claim, b"{}", NOW) for _ in range(2)] == [None, None]
+    assert [entry["event"] for entry in logs] == ["webhook_secret_missing"] * 2  # one a name
+    with pytest.raises(Refused, match="E_SECRET_UNKNOWN"):
+        secrets.newest(trigger, NOW)
+    kept["pj_shop", "sec_before"] = "whsec_x"
+    assert secrets.fitting(trigger, sender, claim, b"{}", NOW) == "old"
+    kept["pj_shop", "sec_hook"] = "whsec_x\n"
+    assert secrets.fitting(trigger, sender, claim, b"{}", NOW) == "newest"
+    assert secrets.newest(trigger, NOW) == "whsec_x"
+
+
+@pytest.mark.parametrize("secret", ["whsec_", "whsec_not base64!", "", "whsec_\u00e9"])
+def test_a_standard_secret_that_holds_no_key_opens_nothing(secret: str) -> None:
+    sender = SENDERS["standard-webhooks"]
+    forged = base64.b64encode(hmac.digest(b"", b"m.1.{}", "sha256")).decode()
+    told = {"webhook-id": "m", "webhook-timestamp": "1", "webhook-signature": f"v1,{forged}"}
+    assert not sender.fits(secret, claim_of(sender, told), b"{}")
+
+
+class Kept(dict[tuple[str, str], str]):
+    """The port `Secrets`, in memory."""
+
+    def get(self, project: str, name: str) -> str:  # type: ignore[override]
+        if (project, name) not in self:
+            raise Refused("E_SECRET_UNKNOWN", f"{name} is not set")
+        return self[project, name]
 
 
 def test_a_short_master_key_is_refused() -> None:
     with pytest.raises(Refused, match="E_CONFIG"):
-        Secrets(bytes(31))
+        MasterKey(bytes(31))
 
 
 @pytest.mark.parametrize(

@@ -156,3 +156,39 @@ def test_one_bad_item_hides_no_other() -> None:
     listed = error.details["errors"]
     assert isinstance(listed, list)
     assert [item["line"] for item in listed] == [2, 8, 9, 9, 9]
+
+
+HOOK = "- {{ id: trg_hook, type: webhook, workflow: wf_x, verify: {verify} }}\n"
+
+
+def test_a_webhook_says_whose_way_of_signing_it_takes() -> None:
+    (named,) = publish(HOOK.format(verify="github")).triggers
+    assert (named.preset, named.has_own_secret) == ("github", True)
+    (given,) = publish(HOOK.format(verify="{ preset: stripe, secretRef: sec_hook, oldSecretRef: sec_before }")).triggers
+    assert (given.preset, given.has_own_secret) == ("stripe", False)
+    assert given.from_json(given.to_json()) == given
+
+
+def test_a_webhook_that_says_nothing_of_it_is_stored_as_before() -> None:
+    """Else every version that is published would have another checksum, and be refused."""
+    (plain,) = publish("- { id: trg_hook, type: webhook, workflow: wf_x }\n").triggers
+    assert "verify" not in plain.to_json()
+    assert (plain.preset, plain.has_own_secret) == ("a44", True)
+
+
+@pytest.mark.parametrize(
+    ("verify", "words"),
+    [
+        ("none", "`preset` must be 'a44', 'standard-webhooks'"),
+        ("false", "`verify` must be a mapping"),
+        ("slack", "`slack` hands out its secret"),
+        ("{ preset: a44, secretRef: sec_x }", "`webhook rotate`"),
+        ("{ preset: github, oldSecretRef: sec_x }", "`oldSecretRef` names another secret beside"),
+        ("{ preset: shopify, secretRef: sec_x, oldSecretRef: sec_x }", "`oldSecretRef` names another secret beside"),
+        ("{ preset: shopify, secretRef: hush }", "not a reference to a secret"),
+    ],
+)
+def test_a_way_of_signing_that_cannot_be_is_refused_at_its_place(verify: str, words: str) -> None:
+    error = refusal(HOOK.format(verify=verify))
+    assert words in error.message
+    assert (error.code, error.place is not None and error.place.line) == ("E_SPEC_INVALID", 1)
