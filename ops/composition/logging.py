@@ -1,10 +1,23 @@
-"""Log lines as JSON on stderr, one a line, from structlog and from libraries that use `logging` alike."""
+"""Log lines as JSON on stderr, one a line and without secrets, from structlog and from libraries that use `logging`."""
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any
 
 import structlog
+
+from schemas.redacted_text import told_without_secrets
+
+
+def _redacted(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """By the names of its values, and in texts whoever wrote them: a step's print, an error of a library."""
+    for name in line:
+        line[name] = told_without_secrets(name, line[name])
+    return line
+
+
+_LAST: tuple[Any, ...] = (structlog.processors.format_exc_info, _redacted, structlog.processors.JSONRenderer())
 
 
 def configure_logging(level: str) -> None:
@@ -16,7 +29,7 @@ def configure_logging(level: str) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     structlog.configure(
-        processors=[*shared, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()],
+        processors=[*shared, *_LAST],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
@@ -27,8 +40,7 @@ def configure_logging(level: str) -> None:
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.format_exc_info,
-                structlog.processors.JSONRenderer(),
+                *_LAST,
             ],
         )
     )

@@ -25,6 +25,7 @@ from schemas.envelope import Envelope, data_hash, reference_of
 from schemas.errors import AutomationError, Refused, Unavailable
 from schemas.framing import decode_records
 from schemas.ids import MAX_MILLIS, computed_dead_letter_id, event_millis
+from schemas.redacted_text import without_secrets
 
 SEQ_HEADER = "a44-seq"
 TOO_OLD = "E_EVENT_TOO_OLD"
@@ -267,7 +268,7 @@ def _dead(record: Record, project_id: str | None, reason: str, refused: Refused,
         project_id=project_id,
         reason=reason,
         error_code=refused.code,
-        summary=refused.message[:500],
+        summary=without_secrets(refused.message)[:500],
         raw=record.value,
         partition=record.partition,
         offset=record.offset,
