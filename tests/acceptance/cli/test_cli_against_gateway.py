@@ -112,3 +112,28 @@ async def test_a_broken_file_is_refused_with_each_place(database: str, folder: P
         assert "flow.yaml:6:" in refused.err
         assert "[E_STEP_TIMEOUT_MISSING]" in refused.err
         assert "flow.yaml:7:" in refused.err
+
+
+async def test_case_A16_a_rotation_as_the_guide_prints_it_leaves_both_secrets_in_force(
+    database: str, folder: Path
+) -> None:
+    async with installation({"A44_POSTGRES_DSN": database}, folder, "gateway") as a44:
+        published = await a44("automation", "publish", "flow.yaml")
+        old = re.search(r"secret ([0-9a-f]{64})", published.out)
+        assert old is not None
+        rotated = await a44("automation", "webhook", "rotate", "trg_erp_sync")
+        assert rotated.code == 0, rotated.err
+        assert re.fullmatch(r"[0-9a-f]{64}\n", rotated.out)
+        assert "accepted until" in rotated.err
+
+        body, at = (folder / "payload.json").read_bytes(), str(int(time.time()))
+        for secret in (old[1], rotated.out.strip(), "00" * 32):
+            signature = hmac.new(secret.encode(), at.encode() + b"." + body, hashlib.sha256).hexdigest()
+            send = ("automation", "webhook", "send", "--trigger", "trg_erp_sync", "--file", "payload.json")
+            sent = await a44(*send, "--timestamp", at, "--signature", signature, "--idempotency-key", secret)
+            assert sent.out.split()[1] == ("401" if secret == "00" * 32 else "202")
+
+        again = await a44("automation", "webhook", "rotate", "trg_erp_sync")
+        assert (again.code, again.err.split()[0].strip(":")) == (3, "E_ROTATION_UNDERWAY")
+        listed = (await a44("automation", "triggers", "--json")).document
+        assert [one["number"] for one in listed[0]["secrets"]] == [2, 1]
