@@ -8,6 +8,7 @@ check stands between this module and the log.
 
 import hashlib
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, NoReturn
 
@@ -86,6 +87,7 @@ class _Wire(msgspec.Struct, kw_only=True, gc=False):
 
 _codec = codec("envelope")
 _json = msgspec.json.Decoder(_Wire)
+_NAMES: Final = Envelope.__struct_fields__
 _asdict = msgspec.structs.asdict
 
 
@@ -178,6 +180,11 @@ def _from_json(data: bytes, default_project: str | None) -> Envelope:
     )
     _check_reference(envelope)
     return envelope
+
+
+def from_told(told: Mapping[str, Any]) -> Envelope:
+    """An envelope of fields that somebody else's schema names; others are passed over. Raises Refused."""
+    return _from_fields({"project_id": None, **{name: told[name] for name in _NAMES if name in told}}, None)
 
 
 def _from_fields(fields: dict[str, Any], default_project: str | None) -> Envelope:

@@ -61,6 +61,8 @@ CODES: Mapping[str, Code] = {
     "E_ROTATION_UNDERWAY": Code(409, "The secret is being rotated already"),
     "E_RUN_ENDED": Code(409, "The run has ended"),
     "E_RUN_NOT_FOUND": Code(404, "The run does not exist"),
+    "E_SCHEMA_REGISTRY_UNAVAILABLE": Code(503, "The schema registry cannot be reached"),
+    "E_SCHEMA_UNKNOWN": Code(422, "The record's schema cannot be used"),
     "E_SCOPE": Code(403, "The token does not allow this"),
     "E_SECRET_UNKNOWN": Code(422, "The referenced secret is not set"),
     "E_SHUTTING_DOWN": Code(503, "The process is stopping"),

@@ -1,7 +1,9 @@
-"""The forms in which an event may stand on the topic: our Avro, a JSON envelope, a CloudEvent in either of its modes.
+"""The forms in which an event may stand on the topic: our Avro, a JSON envelope, a CloudEvent in either of its modes,
+and where there is a schema registry, what is framed for it.
 
-Which one it is, is told by the record: the Avro marker first (no JSON text begins with those bytes), then the headers
-of CloudEvents' Kafka binding, else it is a JSON envelope. One that is none of them is a refusal and costs no neighbour.
+Which one it is, is told by the record: the marker of Avro or of the registry first (no JSON text begins with those
+bytes), then the headers of CloudEvents' Kafka binding, else it is a JSON envelope. One that is none of them is a
+refusal and costs no neighbour.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,6 +14,7 @@ import msgspec
 
 from schemas.avro import MAGIC
 from schemas.cloudevents import STRUCTURED, CloudEvent, envelope_of, from_binary, from_structured
+from schemas.confluent import WriterSchema, schema_number
 from schemas.envelope import Envelope, decode_envelope
 from schemas.errors import Refused
 
@@ -19,6 +22,7 @@ PROJECT_HEADER: Final = "a44-project"
 _CONTENT_TYPE: Final = "content-type"
 _PREFIX: Final = "ce_"
 _FAMILY: Final = "application/cloudevents"
+_NONE: Final[Mapping[int, WriterSchema | Refused]] = {}
 _LAST_MILLI: Final = 253_402_300_799_999  # of the year 9999
 _TOMBSTONE: Final = Refused(
     "E_TOMBSTONE",
@@ -40,22 +44,30 @@ class Framed(Protocol):
     def timestamp_ms(self) -> int: ...
 
 
-def decode_records(records: Iterable[Framed]) -> list[Envelope | Refused]:
-    """Read a whole poll."""
+Writers = Mapping[int, WriterSchema | Refused]  # by number, all that the records at hand name
+
+
+def decode_records(records: Iterable[Framed], writers: Writers) -> list[Envelope | Refused]:
+    """Read a whole poll. Without `writers` no record is taken for one that is framed for a registry."""
     answer: list[Envelope | Refused] = []
     for record in records:
         try:
-            answer.append(decode_record(record))
+            answer.append(decode_record(record, writers))
         except Refused as refused:
             answer.append(refused)
     return answer
 
 
-def decode_record(record: Framed) -> Envelope:
-    """Raises Refused: E_TOMBSTONE, E_ENVELOPE_INVALID, E_CLOUDEVENT_INVALID."""
+def decode_record(record: Framed, writers: Writers = _NONE) -> Envelope:
+    """Raises Refused: E_TOMBSTONE, E_ENVELOPE_INVALID, E_CLOUDEVENT_INVALID, E_SCHEMA_UNKNOWN."""
     value = record.value
     if value is not None and value[:1] == MAGIC[:1]:
         return decode_envelope(value)
+    if writers and value is not None and (number := schema_number(value)) is not None:
+        writer = writers[number]
+        if isinstance(writer, Refused):
+            raise writer
+        return writer.decode(value)
     told = _meant(record.headers)
     if told is not None:
         return _cloudevent(record, told)

@@ -16,6 +16,7 @@ from ops.settings import Settings
 from processors.adapters.kafka.admin import KafkaAdmin
 from processors.adapters.kafka.consumer import FETCH_WAIT, IDLE_FETCH_WAIT, ConsumerSettings, consume
 from processors.adapters.kafka.producer import KafkaProducer
+from processors.adapters.kafka.registry import SchemaRegistry
 from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
 from processors.adapters.postgres.dead_letters import PostgresDeadLetters
@@ -102,10 +103,14 @@ async def _ingest(settings: Settings, stop: asyncio.Event, on_ready: OnReady, me
     log = PostgresIngestLog(settings.postgres_dsn, topics.dead_letters, settings.dedup_window_hours * HOUR_SECONDS)
     async with open_pool(settings.postgres_dsn, "ingest", size=1) as pool, _hints(settings) as hints:
         await log.open()
-        ingest = Ingest(log, CurrentCatalog(PostgresCatalog(pool)), hints, measures, storage_of(settings))
+        registry = SchemaRegistry(settings.schema_registry_url) if settings.schema_registry_url else None
+        catalog = CurrentCatalog(PostgresCatalog(pool))
+        ingest = Ingest(log, catalog, hints, measures, storage_of(settings), registry)
         reading = _consumer(settings, topics.events, f"{settings.topic_prefix}.ingest")
         await consume(reading, ingest, log, stop, _when_assigned(on_ready, "ingest"), measures)
         await log.aclose()
+        if registry is not None:
+            registry.close()
 
 
 async def _scheduler(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measures: Measures) -> None:

@@ -185,6 +185,13 @@ class Settings(BaseSettings):
         description="dead letters a second that the redrives of one project may take together (gateway)",
         examples=["letters a second above 0, at most 100000"],
     )
+    schema_registry_url: str = Field(
+        default="",
+        pattern=r"^(https?://\S+)?$",
+        repr=False,
+        description="schema registry of those who produce to the events topic (ingest)",
+        examples=["an address such as https://user:password@registry.example:8081"],
+    )
     python: str = Field(
         default=sys.executable,
         min_length=1,

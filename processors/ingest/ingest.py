@@ -17,13 +17,15 @@ from processors.ports.ingest import Arrival, DeadRecord, Followed, Harvest, Inge
 from processors.ports.measures import Measures
 from processors.ports.relay import BATCH
 from processors.ports.runs import NewRun
+from processors.ports.schemas import Schemas
 from processors.ports.storage import Storage
 from processors.ports.streams import Record
 from processors.runtime.current_catalog import CurrentCatalog
 from processors.runtime.matching import Miss, is_wanted, match
+from schemas.confluent import WriterSchema, schema_number
 from schemas.envelope import Envelope, data_hash, reference_of
 from schemas.errors import AutomationError, Refused, Unavailable
-from schemas.framing import decode_records
+from schemas.framing import Writers, decode_records
 from schemas.ids import MAX_MILLIS, computed_dead_letter_id, event_millis
 from schemas.redacted_text import without_secrets
 
@@ -47,12 +49,14 @@ class Ingest:
         hints: Hints,
         measures: Measures | None = None,
         storage: Storage | None = None,
+        schemas: Schemas | None = None,
     ) -> None:
         self._log = log
         self._catalog = catalog
         self._hints = hints
         self.measures = measures or Measures()
         self._storage = storage
+        self._schemas = schemas
 
     async def __call__(self, records: Sequence[Record]) -> None:
         """Durable when it returns. Raises `Unavailable`: the same records come again."""
@@ -90,7 +94,8 @@ class Ingest:
         for at in range(0, len(numbered), RECORDS_A_TURN):
             await asyncio.sleep(0)
             some = numbered[at : at + RECORDS_A_TURN]
-            for (record, number), envelope in zip(some, decode_records([one for one, _ in some]), strict=True):
+            told = decode_records([one for one, _ in some], await self._writers([one for one, _ in some]))
+            for (record, number), envelope in zip(some, told, strict=True):
                 if isinstance(envelope, Refused):
                     harvest.dead.append(_dead(record, None, "undecodable", envelope))
                     continue
@@ -99,6 +104,19 @@ class Ingest:
                 found = await self._match(snapshot, envelope, millis, now)
                 self._take(harvest, record, envelope, accepted, found)
         _fold_repeated_runs(harvest)
+
+    async def _writers(self, records: Sequence[Record]) -> Writers:
+        """The schemas that records say they were written by. Raises `Unavailable`."""
+        writers: dict[int, WriterSchema | Refused] = {}
+        if self._schemas is not None:
+            for number in {schema_number(record.value) for record in records}:
+                if number is None:
+                    continue
+                try:
+                    writers[number] = await self._schemas.writer(number)
+                except Refused as refused:
+                    writers[number] = refused
+        return writers
 
     async def _match(
         self, snapshot: CatalogSnapshot, envelope: Envelope, millis: int, now: datetime

@@ -133,5 +133,5 @@ def test_what_is_said_of_data_that_is_not_strict_json_holds_none_of_it(value: by
 
 def test_one_bad_record_of_a_poll_is_its_own_refusal():
     good = json.dumps(EVENT).encode()
-    answers = decode_records([record(good), record(None), record(b"{"), binary(), binary(ce_id=...), record(good)])
+    answers = decode_records([record(good), record(None), record(b"{"), binary(), binary(ce_id=...), record(good)], {})
     assert [type(answer) for answer in answers] == [Envelope, Refused, Refused, Envelope, Refused, Envelope]
