@@ -1,10 +1,10 @@
-"""The whole way with storage: what is too large to travel arrives whole in the workflow, whichever way it came in."""
+"""The whole way with storage and a schema registry: whatever form an event came in, the workflow gets it whole."""
 
 import hashlib
 import json
 import urllib.request
 from collections.abc import AsyncIterator
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from confluent_kafka import Producer
 
 from ops.client import Client
 from ops.local import LocalOptions, LocalStack
+from tests.integration.kafka.test_schema_registry import registry_at_work
 from tests.support.waiting import until
+from tests.unit.schemas.test_confluent import framed, schema
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 INLINE = 262_144
@@ -38,7 +40,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stack(folder: Path) -> AsyncIterator[LocalStack]:
-    environment = {"A44_STORAGE_URL": f"file://{folder}"}
+    async with registry_at_work() as registry:
+        environment = {"A44_STORAGE_URL": f"file://{folder}", "A44_SCHEMA_REGISTRY_URL": registry.url}
+        async with running_stack(environment) as running:
+            yield running
+
+
+@asynccontextmanager
+async def running_stack(environment: dict[str, str]) -> AsyncIterator[LocalStack]:
     async with LocalStack(LocalOptions(project="large", environment=environment)) as running:
         with closing(Client(running.url, running.token)) as client:
             client.publish({"flow.py": FLOW, "triggers.yaml": TRIGGERS})
@@ -118,3 +127,9 @@ async def test_a_producer_may_store_data_itself_and_refer_to_it(stack: LocalStac
     }  # fmt: skip
     produce(stack, json.dumps(envelope).encode(), {})
     assert (await run_of(stack, "mine"))["result"] == hashed("of my own")
+
+
+async def test_a_record_framed_for_a_registry_is_read_by_its_writers_schema(stack: LocalStack) -> None:
+    told = {"type": "text.came", "idempotency_key": "framed", "project_id": "large"}
+    produce(stack, framed(schema(), **told, data='{"text":"in a frame"}'), {})
+    assert (await run_of(stack, "framed"))["result"] == hashed("in a frame")

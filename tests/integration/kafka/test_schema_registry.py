@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -58,14 +59,20 @@ class Registry:
         return web.json_response({"error_code": 40403, "message": "Schema not found"}, status=404)
 
 
-@pytest_asyncio.fixture
-async def registry() -> AsyncIterator[Registry]:
+@asynccontextmanager
+async def registry_at_work() -> AsyncIterator[Registry]:
     answers, app = Registry(), web.Application()
     app.router.add_get("/schemas/ids/{number}", answers.answer)
     site = await serve(app, "127.0.0.1", 0)
     answers.url = site.url
     yield answers
     await site.stop()
+
+
+@pytest_asyncio.fixture
+async def registry() -> AsyncIterator[Registry]:
+    async with registry_at_work() as answers:
+        yield answers
 
 
 async def test_a_schema_is_asked_for_once_and_reads_records(

@@ -1,16 +1,24 @@
 """Storage in a folder and in a bucket: what was put comes back proven, what is away is no fault of the body."""
 
+import asyncio
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
+from ops.composition import roles
+from ops.composition.storage import storage_of
 from ops.embedded.ports import free_port
+from ops.settings import Settings
 from processors.adapters.objects.storage import ObjectStorage, open_storage
+from processors.ports.measures import Measures
 from processors.scheduler.sweep_of_bodies import sweep_bodies
 from schemas.errors import Refused, Unavailable
 from schemas.stored_bodies import MOST_INLINE, Reference, StoredBody, too_large_to_travel
+from tests.integration.objects.conftest import BUCKET, KEY, SECRET
+from tests.support.waiting import until
 
 NOW = datetime(2026, 7, 19, 12, tzinfo=UTC)
 
@@ -115,3 +123,38 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Refused, match="cannot be made"):
         open_storage(f"file://{tmp_path}/file/bodies")
+
+
+async def test_the_settings_say_which_storage_it_is(s3_endpoint: str, tmp_path: Path) -> None:
+    assert storage_of(Settings()) is None
+    bucket = Settings(
+        storage_url=f"s3://{BUCKET}/by-settings",
+        storage_endpoint=s3_endpoint,
+        storage_access_key=KEY,
+        storage_secret_key=SecretStr(SECRET),
+    )
+    for settings in (bucket, Settings(storage_url=f"file://{tmp_path}/bodies")):
+        storage = storage_of(settings)
+        assert storage is not None
+        await storage.put(body())
+        assert await storage.get(body().reference) == body().content
+    assert SECRET not in repr(bucket)
+
+
+@pytest.mark.parametrize(("days", "left"), [(21, 0), (31, 1)])
+async def test_the_settings_say_how_long_orphans_are_kept(tmp_path: Path, days: int, left: int) -> None:
+    class Schedule:
+        async def kept_bodies(self, _: object) -> list[Reference]:
+            return []
+
+    settings = Settings(storage_url=f"file://{tmp_path}/bodies", storage_orphan_days=days)
+    storage, stop, measures = storage_of(settings), asyncio.Event(), Measures()
+    assert storage is not None
+    old = body(at=datetime.now(UTC) - timedelta(days=25))
+    await storage.put(old)
+    sweeping = asyncio.create_task(roles._sweep_bodies(settings, Schedule(), stop, measures))  # type: ignore[arg-type]
+    await until(lambda: any(name == "stored_bodies_swept_total" for name, *_ in measures), "it has swept")
+    stop.set()
+    await sweeping
+    assert len(await storage.stored_on(old.reference.day)) == left
+    assert measures.value("stored_bodies_swept_total") == 1 - left
