@@ -89,7 +89,7 @@ def _insert(batch: Batch) -> tuple[str, Mapping[str, Any]]:
 def _batches() -> Iterator[Batch]:
     millis = time.time_ns() // 1_000_000
     for number in itertools.count():
-        names = [run_id(new_event_id(millis + number), f"trg_{one}", 1) for one in range(RUNS)]
+        names = [run_id("pj", new_event_id(millis + number), f"trg_{one}", 1) for one in range(RUNS)]
         now = datetime.now(UTC)  # what the executor decides in one go has one time
         yield Batch(entries=[_entry(name, seq, now) for seq in range(1, len(STEPS) + 1) for name in names])
 

@@ -1,7 +1,8 @@
 """Names: prefix + ULID for what happens (`evt_`, `run_`, `dlq_`), prefix + name for what is declared.
 
-A run id is computed, never drawn: the same event, trigger and operation version give the same run id
-everywhere, so the primary key of the runs is what makes a run unique.
+A run id is computed, never drawn: the same event of a project, trigger and operation version give the same
+run id everywhere, so the primary key of the runs is what makes a run unique. Producers choose event ids of
+their own, and two projects may choose the same one: wherever an event is known by its id, its project is part of it.
 """
 
 import hashlib
@@ -60,8 +61,8 @@ def event_millis(event_id: str) -> int | None:
     return int.from_bytes(base32.decode_timestamp(event_id[4:14]), "big")
 
 
-def run_id(event_id: str, trigger_id: str, operation_version: int, millis: int | None = None) -> str:
-    """Compute the id of the run that a trigger makes of an event.
+def run_id(project_id: str, event_id: str, trigger_id: str, operation_version: int, millis: int | None = None) -> str:
+    """Compute the id of the run that a trigger makes of an event of a project.
 
     Its time is the event id's. `millis`, the stored time of acceptance, is needed where producers
     choose event ids: it stands in for an id without a time, and for one whose time lies over a day
@@ -72,7 +73,7 @@ def run_id(event_id: str, trigger_id: str, operation_version: int, millis: int |
         if millis is None:
             raise ValueError(f"the event id {event_id!r} tells no time: pass the time of acceptance")
         told = millis
-    seed = f"{event_id}\0{trigger_id}\0{operation_version}".encode()
+    seed = f"{project_id}\0{event_id}\0{trigger_id}\0{operation_version}".encode()
     return "run_" + _ulid(told, hashlib.sha256(seed).digest()[:10])
 
 

@@ -29,6 +29,11 @@ class Arrival(Struct, frozen=True, gc=False):
     dead_letter_id: str | None
 
 
+def event_of(one: Arrival | NewRun) -> tuple[str, str]:
+    """Which event it is or stems from: producers choose ids of their own, and two projects may choose the same."""
+    return one.project_id, one.event_id
+
+
 class DeadRecord(Struct, frozen=True):
     """A record of which no run can be made. `summary` never holds its content."""
 
@@ -58,8 +63,9 @@ class Reached(NamedTuple):
 
 @dataclass(slots=True)
 class Harvest:
-    """Everything that one poll of one topic became. `runs` name their arrival by event id; `missing` is, by partition,
-    the first of the relay's numbers that it has to send again; `filtered` is how often a filter let an event pass by.
+    """Everything that one poll of one topic became. `runs` name their arrival by project and event id; `missing` is,
+    by partition, the first of the relay's numbers that it has to send again; `filtered` is how often a filter let an
+    event pass by.
     """
 
     topic: str

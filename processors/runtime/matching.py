@@ -201,7 +201,7 @@ def run_of(snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope, *, mi
     """
     definition = _definition(snapshot, trigger)
     envelope = scope.envelope
-    run_id = run_id_of(envelope.id, trigger.trigger_id, envelope.operation_version, millis)
+    run_id = run_id_of(envelope.project_id, envelope.id, trigger.trigger_id, envelope.operation_version, millis)
     run = _new_run(snapshot, definition, scope, run_id, trigger.trigger_id)
     ends = stale_at(trigger, envelope)
     return run if ends is None else msgspec.structs.replace(run, stale_at=iso(ends))
@@ -240,7 +240,7 @@ def manual_run(
         trigger_id=chosen,
         project_id=project_id,
     )
-    run_id = run_id_of(event_id, chosen, envelope.operation_version)
+    run_id = run_id_of(project_id, event_id, chosen, envelope.operation_version)
     return _new_run(snapshot, definition, EventScope(envelope), run_id, chosen)
 
 

@@ -60,7 +60,7 @@ def new_run(
     """Ids in the order of their numbers."""
     event = new_event_id(int(datetime.now(UTC).timestamp() * 1000) + number)
     return NewRun(
-        run_id=run_id(event, "trg_orders", 1),
+        run_id=run_id(PROJECT, event, "trg_orders", 1),
         project_id=PROJECT,
         workflow_id="wf_orders",
         definition_id=1,

@@ -111,11 +111,11 @@ class Book:
         if promise.event_id is None:
             return []
         if promise.sending.kind == "manual":
-            return [run_id(promise.event_id, MANUAL, 1)]
+            return [run_id(PROJECT, promise.event_id, MANUAL, 1)]
         if promise.sending.kind == "direct" and self.is_lossy:
             return []
         triggers = snapshot().by_event[PROJECT, EVENT_TYPE]
-        return [run_id(promise.event_id, trigger.trigger_id, 1) for trigger in triggers]
+        return [run_id(PROJECT, promise.event_id, trigger.trigger_id, 1) for trigger in triggers]
 
     def check_end(self, tables: Tables) -> None:
         left = self.open_promises(tables)

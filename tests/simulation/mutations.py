@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from processors.executor.effects import Waiting
 from processors.executor.executor import Executor
-from processors.ports.ingest import Harvest
+from processors.ports.ingest import Harvest, event_of
 from processors.ports.journal import Batch, Claim
 from processors.ports.relay import Cursor, OutboxRow, Progress, Unread
 from processors.ports.runs import Grant
@@ -73,7 +73,7 @@ class HastyIngestLog(MemoryIngestLog):
 class ForgetfulIngestLog(MemoryIngestLog):
     def apply(self, tables: Tables, xid: int, harvest: Harvest) -> list[Grant]:
         for one in harvest.arrivals:
-            tables.inbox.pop(one.event_id, None)
+            tables.inbox.pop(event_of(one), None)
         return super().apply(tables, xid, harvest)
 
 

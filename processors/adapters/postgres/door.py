@@ -160,7 +160,7 @@ def _transaction(hashes: list[bytes], items: list[Acceptance], topic: str) -> tu
     batch += [(sql["take_keys"], keys), (sql["read_keys"], {"key_hash": hashes})]
     read, grants = len(batch) - 1, None
     if runs:
-        seen = {"key_hash": [digest for digest, _, _ in manual], "event_id": [run.event_id for run in runs]}
+        seen = {"key_hash": [digest for digest, _, _ in manual], **columns(runs, ("project_id", "event_id"))}
         batch += [(sql["note_events"], seen), create_runs(runs, [None] * len(runs)), grant_ready(*queues_of(runs))]
         grants = len(batch) - 1
         batch += note_bodies(runs)

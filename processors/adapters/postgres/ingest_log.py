@@ -14,7 +14,7 @@ from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.door import key_hash
 from processors.adapters.postgres.grants import create_runs, grant_ready, granted, lock_queues, note_bodies, queues_of
 from processors.adapters.postgres.statements import statements
-from processors.ports.ingest import Arrival, Followed, Harvest
+from processors.ports.ingest import Arrival, Followed, Harvest, event_of
 from processors.ports.runs import Grant
 from schemas.errors import Unavailable
 
@@ -93,8 +93,8 @@ class PostgresIngestLog:
         if harvest.arrivals:
             batch += self._keys(harvest)
         if harvest.runs:
-            accepted = {one.event_id: one.accepted_at for one in harvest.arrivals}
-            batch.append(create_runs(harvest.runs, [accepted[run.event_id] for run in harvest.runs]))
+            accepted = {event_of(one): one.accepted_at for one in harvest.arrivals}
+            batch.append(create_runs(harvest.runs, [accepted[event_of(run)] for run in harvest.runs]))
             batch.append(grant_ready(*queues_of(harvest.runs)))
             grants = len(batch) - 1
             batch += note_bodies(harvest.runs)
@@ -123,7 +123,7 @@ class PostgresIngestLog:
         batch: list[Statement] = [self._take_keys(harvest, direct)] if direct else []
         seen = {
             "key_hash": hashes,
-            "event_id": [one.event_id for one in harvest.arrivals],
+            **columns(harvest.arrivals, ("project_id", "event_id")),
             "direct": [one.accepted_at is None for one in harvest.arrivals],
         }
         batch.append((statements("ingest")["note_events"], seen))
@@ -136,12 +136,12 @@ class PostgresIngestLog:
         for digest, one in direct:
             first.setdefault(digest, one)
         owners = list(first.values())
-        run_ids = {run.event_id: run.run_id for run in reversed(harvest.runs)}
+        run_ids = {event_of(run): run.run_id for run in reversed(harvest.runs)}
         return statements("door")["take_keys"], {
             **columns(owners, ("project_id", "idempotency_key", "body_hash", "event_id")),
             "key_hash": list(first),
             "key_source": ["envelope"] * len(owners),
-            "run_id": [run_ids.get(one.event_id) for one in owners],
+            "run_id": [run_ids.get(event_of(one)) for one in owners],
             "keep": [self._window] * len(owners),
             "catalog": [None] * len(owners),
         }

@@ -18,7 +18,7 @@ def webhook(key: str, body: str = '{"amount":100}', *, project: str = PROJECT, l
         body_hash=hash_of(body),
         event_id=event,
         partition_key=lane,
-        run_id=run_id(event, "trg_orders", 1),
+        run_id=run_id(PROJECT, event, "trg_orders", 1),
         envelope=f"{event} {body}".encode(),
     )
 

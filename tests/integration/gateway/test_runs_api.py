@@ -381,4 +381,4 @@ async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, s
 
 
 def _id(at: datetime) -> str:
-    return run_id(new_event_id(int(at.timestamp() * 1000)), "trg_test", 1)
+    return run_id(PROJECT, new_event_id(int(at.timestamp() * 1000)), "trg_test", 1)

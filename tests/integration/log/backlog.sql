@@ -33,7 +33,7 @@ insert into automation.queues (project_id, queue_id) select 'shop', 'q_' || n fr
 select automation.attach_partition('runs_ended', 'made_up', 'run_0', 'run_01');
 
 -- What was seen and accepted before.
-insert into automation.inbox (consumer, event_id) select 'ingest', 'evt_' || n from generate_series(1, 60000) n;
+insert into automation.inbox (consumer, event_id) select 'ingest', 'shop/evt_' || n from generate_series(1, 60000) n;
 insert into automation.idempotency_keys
 select substring(sha256(n::text::bytea) for 16), 'shop', n::text, 'header', '', 'evt_' || n, null, now(),
        now() + interval '1 day'

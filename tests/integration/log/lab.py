@@ -12,6 +12,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from processors.adapters.postgres.batches import commit
+from processors.adapters.postgres.columns import columns
 from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.door import PostgresDoor
 from processors.adapters.postgres.grants import create_runs, grant_ready, lock_queues, queues_of
@@ -156,7 +157,7 @@ class Lab:
         number = next(self._numbers)
         event = new_event_id(millis or self._millis + number)  # ids in the order in which runs are made
         return NewRun(
-            run_id=run_id(event, "trg_orders", 1),
+            run_id=run_id(project, event, "trg_orders", 1),
             project_id=project,
             workflow_id="wf_orders",
             definition_id=1,
@@ -180,8 +181,8 @@ class Lab:
         """Make runs as ingest makes them, in one transaction."""
         conn = await connect(self.dsn, "lab")
         async with conn:
-            events = [one.event_id for one in runs]
-            seen = {"key_hash": [b""] * len(runs), "event_id": events, "direct": [False] * len(runs)}
+            events = columns(runs, ("project_id", "event_id"))
+            seen = {**events, "key_hash": [b""] * len(runs), "direct": [False] * len(runs)}
             batch = [
                 *lock_queues(*queues_of(runs)),
                 (statements("ingest")["note_events"], seen),

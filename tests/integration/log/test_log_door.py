@@ -26,7 +26,7 @@ def webhook(
         body_hash=hash_of(body),
         event_id=event,
         partition_key=lane,
-        run_id=run_id(event, "trg_orders", 1),
+        run_id=run_id(PROJECT, event, "trg_orders", 1),
         envelope=f"{event} {body}".encode(),
         window=window,
     )

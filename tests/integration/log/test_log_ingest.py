@@ -15,7 +15,7 @@ from schemas.envelope import body_hash, encode_envelope
 from schemas.errors import Unavailable
 from schemas.ids import new_event_id
 from tests.integration.log.lab import DEAD_LETTERS, EVENTS, PROJECT
-from tests.integration.log.polls import Stage, Topic
+from tests.integration.log.polls import FLOW, Stage, Topic
 
 
 async def test_a_poll_becomes_runs_grants_and_offsets_in_one_transaction(stage: Stage) -> None:
@@ -131,6 +131,26 @@ async def test_the_same_key_with_another_body_becomes_a_dead_letter(stage: Stage
     assert [bytes(row["value"]) for row in outbox] == [records[0].value, records[3].value]
     assert json.loads(outbox[0]["headers"])["a44-error-code"] == "E_IDEMPOTENCY_CONFLICT"
     assert outbox[0]["partition_key"] == letters[0]["dead_letter_id"]
+
+
+async def test_b09_two_projects_may_give_their_events_and_keys_the_same_names(stage: Stage) -> None:
+    topic = Topic()
+    await stage.catalog.publish("other", {"orders.yaml": FLOW}, dev=False, actor="test")
+    alike = {"id": "signup-77", "idempotency_key": "signup:77"}
+    ours = [topic.direct(**alike), topic.direct(**alike, project_id="other", data='{"lane":"b"}')]
+    await stage.ingest(ours)  # in one transaction, then in one each, then again
+    alike = {"id": "signup-78", "idempotency_key": "signup:78"}
+    for project in (PROJECT, "other"):
+        await stage.ingest([topic.direct(**alike, project_id=project)])
+    await stage.ingest(ours)
+    runs = await stage.lab.rows("select project_id, event_id, run_id from automation.live_runs order by 1, 2")
+    assert [(row["project_id"], row["event_id"]) for row in runs] == [
+        (project, event) for project in ("other", PROJECT) for event in ("signup-77", "signup-78")
+    ]
+    keys = await stage.lab.rows("select project_id, event_id, run_id from automation.idempotency_keys order by 1, 2")
+    assert keys == runs
+    assert len({row["run_id"] for row in runs}) == 4
+    assert await stage.lab.rows("select from automation.dead_letters") == []
 
 
 async def test_what_a_door_accepted_is_run_whosever_its_key_is_by_now(stage: Stage) -> None:

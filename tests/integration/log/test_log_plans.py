@@ -60,7 +60,7 @@ def runs(first: int, count: int = ROOM) -> list[str]:
     return [f"run_{number:026}" for number in range(first, first + count)]
 
 
-EVENTS = {"event_id": [f"evt_new_{number}" for number in range(ROOM)]}
+EVENTS = {"project_id": [PROJECT] * ROOM, "event_id": [f"evt_new_{number}" for number in range(ROOM)]}
 KEYS = {"key_hash": [sha256(str(number).encode()).digest()[:16] for number in range(1, ROOM + 1)]}
 SEEN = Guarded("ingest", "note_events", {**KEYS, **EVENTS, "direct": [False] * ROOM}, 25 * ROOM)
 ONE = {"projects": [PROJECT], "queues": [QUEUE]}

@@ -79,7 +79,7 @@ class MemoryDoor:
         won = [item for item in items if _is_held_by(item, held.get(_key(item)))]
         for item in won:
             if item.run is not None:
-                tables.inbox.setdefault(item.event_id, xid)
+                tables.inbox.setdefault((item.project_id, item.event_id), xid)
         create_runs(tables, xid, runs, [None] * len(runs), now)
         grants = grant_ready(tables, queues_of(runs), now) if runs else []
         for item in won:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from processors.adapters.postgres.clock import DatabaseClock
-from processors.ports.ingest import Arrival, DeadRecord, Followed, Harvest
+from processors.ports.ingest import Arrival, DeadRecord, Followed, Harvest, event_of
 from processors.ports.runs import Grant
 from schemas.errors import Unavailable
 from tests.simulation.memory.database import Connection, ConnectionLost, Database
@@ -84,8 +84,8 @@ class MemoryIngestLog:
         now, queues = self._database.now(), queues_of(harvest.runs)
         tables.fold(queues)
         self._note_events(tables, xid, harvest, now)
-        accepted = {one.event_id: one.accepted_at for one in harvest.arrivals}
-        create_runs(tables, xid, harvest.runs, [accepted[run.event_id] for run in harvest.runs], now)
+        accepted = {event_of(one): one.accepted_at for one in harvest.arrivals}
+        create_runs(tables, xid, harvest.runs, [accepted[event_of(run)] for run in harvest.runs], now)
         grants = grant_ready(tables, queues, now)
         for dead in harvest.dead:
             self._bury(tables, xid, dead)
@@ -94,19 +94,19 @@ class MemoryIngestLog:
 
     def _note_events(self, tables: Tables, xid: int, harvest: Harvest, now: datetime) -> None:
         """Direct records take their keys here; what came through a door has taken its key there."""
-        runs = {run.event_id: run.run_id for run in reversed(harvest.runs)}
+        runs = {event_of(run): run.run_id for run in reversed(harvest.runs)}
         for one in harvest.arrivals:
             key = (one.project_id, one.idempotency_key)
             if one.accepted_at is None:
                 held = tables.keys.get(key)
                 if held is None or held.expires_at <= now:
                     until = now + timedelta(seconds=self._window)
-                    tables.keys[key] = Key(one.event_id, runs.get(one.event_id), one.body_hash, now, until)
+                    tables.keys[key] = Key(one.event_id, runs.get(event_of(one)), one.body_hash, now, until)
                     tables.watcher.key_taken(one.idempotency_key, one.event_id)
         for one in harvest.arrivals:
             row = tables.keys.get((one.project_id, one.idempotency_key))
             if one.accepted_at is not None or (row is not None and row.event_id == one.event_id):
-                tables.inbox.setdefault(one.event_id, xid)
+                tables.inbox.setdefault(event_of(one), xid)
             elif row is not None and row.body_hash != one.body_hash:
                 self._bury(tables, xid, _conflict(one, row))
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from processors.ports.ingest import event_of
 from processors.ports.journal import Claim
 from processors.ports.runs import Grant, NewRun
 from tests.simulation.memory.tables import Lane, LaneId, LiveRun, QueueId, Session, Tables
@@ -20,7 +21,7 @@ def create_runs(
     """Those whose event this transaction was the first to see. Runs of ordered lanes take dense numbers; the first in
     a free lane takes the turn.
     """
-    fresh = [(run, at) for run, at in zip(runs, accepted_at, strict=True) if tables.inbox.get(run.event_id) == xid]
+    fresh = [(run, at) for run, at in zip(runs, accepted_at, strict=True) if tables.inbox.get(event_of(run)) == xid]
     started: dict[LaneId, int] = {}
     for run, at in fresh:
         seat, vt, head = None, 0, 0

@@ -76,7 +76,7 @@ def test_a_run_carries_the_envelope_the_version_and_its_place() -> None:
     envelope = _event('{"amountCents":  900000, "currency": "BRL", "order": {"id": 1180591620717411303424}}')
     run = next(one for one in match(SNAPSHOT, envelope) if isinstance(one, NewRun) and one.ordered)
     assert asdict(run) == {
-        "run_id": run_id(envelope.id, "trg_refund_large", 1),
+        "run_id": run_id(envelope.project_id, envelope.id, "trg_refund_large", 1),
         "project_id": PROJECT,
         "workflow_id": "wf_refund_review",
         "definition_id": SNAPSHOT.latest[PROJECT, "wf_refund_review"].definition_id,

@@ -22,43 +22,44 @@ def test_a_dead_letter_id_tells_its_time():
     assert ULID.from_str(ids.dead_letter_id(NOON).removeprefix("dlq_")).milliseconds == NOON
 
 
-def test_a_run_id_depends_on_event_trigger_and_version_alone():
+def test_a_run_id_depends_on_project_event_trigger_and_version_alone():
     event = "evt_01ARZ3NDEKTSV4RRFFQ69G5FAV"
-    first = ids.run_id(event, "trg_a", 1)
-    assert first == ids.run_id(event, "trg_a", 1)
+    first = ids.run_id("acme", event, "trg_a", 1)
+    assert first == ids.run_id("acme", event, "trg_a", 1)
     assert ids.is_run_id(first)
     assert ids.event_millis("evt_" + first[4:]) == ids.event_millis(event)
-    assert len({first, ids.run_id(event, "trg_b", 1), ids.run_id(event, "trg_a", 2)}) == 3
+    others = [("shop", event, "trg_a", 1), ("acme", event, "trg_b", 1), ("acme", event, "trg_a", 2)]
+    assert len({first, *(ids.run_id(*other) for other in others)}) == 4
 
 
 def test_a_run_id_keeps_its_value_between_versions_of_this_program():
-    assert ids.run_id("evt_01ARZ3NDEKTSV4RRFFQ69G5FAV", "trg_a", 1) == "run_01ARZ3NDEK7R2WS1SBTX7DF5FT"
+    assert ids.run_id("acme", "evt_01ARZ3NDEKTSV4RRFFQ69G5FAV", "trg_a", 1) == "run_01ARZ3NDEKHACSA0WSMMHKAYDD"
 
 
 PRINTABLE = st.text(st.characters(exclude_categories=["C"]))
 
 
-@given(st.tuples(PRINTABLE, PRINTABLE), st.tuples(PRINTABLE, PRINTABLE))
-def test_event_and_trigger_do_not_run_into_each_other(one: tuple[str, str], other: tuple[str, str]):
+@given(st.tuples(PRINTABLE, PRINTABLE, PRINTABLE), st.tuples(PRINTABLE, PRINTABLE, PRINTABLE))
+def test_project_event_and_trigger_do_not_run_into_each_other(one: tuple[str, str, str], other: tuple[str, str, str]):
     assert (ids.run_id(*one, 1, NOON) == ids.run_id(*other, 1, NOON)) == (one == other)
 
 
 @pytest.mark.parametrize("event", ["evt_01J9XQ7M4K", "order-17", "evt_" + "I" * 26, "evt_8" + "Z" * 25])
 def test_an_event_id_of_another_form_takes_the_time_of_acceptance(event: str):
     assert ids.event_millis(event) is None
-    assert ids.event_millis("evt_" + ids.run_id(event, "trg_a", 1, NOON)[4:]) == NOON
+    assert ids.event_millis("evt_" + ids.run_id("acme", event, "trg_a", 1, NOON)[4:]) == NOON
     with pytest.raises(ValueError, match="time of acceptance"):
-        ids.run_id(event, "trg_a", 1)
+        ids.run_id("acme", event, "trg_a", 1)
 
 
 def test_the_time_of_acceptance_changes_nothing_for_an_event_of_that_day():
     event = ids.new_event_id(NOON)
-    assert ids.run_id(event, "trg_a", 1, NOON + 3_600_000) == ids.run_id(event, "trg_a", 1)
+    assert ids.run_id("acme", event, "trg_a", 1, NOON + 3_600_000) == ids.run_id("acme", event, "trg_a", 1)
 
 
 def test_an_invented_year_in_an_event_id_gives_way_to_the_time_of_acceptance():
     event = "evt_7" + "Z" * 25
-    assert ids.event_millis("evt_" + ids.run_id(event, "trg_a", 1, NOON)[4:]) == NOON
+    assert ids.event_millis("evt_" + ids.run_id("acme", event, "trg_a", 1, NOON)[4:]) == NOON
 
 
 @pytest.mark.parametrize("name", ["acme", "a1", "a_b-c", "a" * 63])

@@ -40,11 +40,12 @@ select %(topic)s, u.partition_key, u.value
 -- name: note_events
 -- Marks the events of manual runs as seen, so that create_runs makes exactly those whose key was won.
 insert into automation.inbox (consumer, event_id)
-select 'ingest', u.event_id
-  from unnest(%(key_hash)s::bytea[], %(event_id)s::text[]) as u (key_hash, event_id)
+select 'ingest', u.project_id || '/' || u.event_id
+  from unnest(%(key_hash)s::bytea[], %(project_id)s::text[], %(event_id)s::text[])
+       as u (key_hash, project_id, event_id)
   join automation.idempotency_keys k on k.key_hash = u.key_hash and k.event_id = u.event_id
  where k.key_hash = any(%(key_hash)s::bytea[])
- order by u.event_id
+ order by 2
     on conflict do nothing;
 
 -- name: clock

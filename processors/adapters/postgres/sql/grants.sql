@@ -60,7 +60,8 @@ with item as materialized (
            )
      cross join lateral (
            select from automation.inbox i
-            where i.consumer = 'ingest' and i.event_id = u.event_id collate "C" and i.xid = pg_current_xact_id()
+            where i.consumer = 'ingest' and i.event_id = (u.project_id || '/' || u.event_id) collate "C"
+              and i.xid = pg_current_xact_id()
            offset 0
            ) seen
 ), place as (

@@ -36,14 +36,16 @@ select %(topic)s, u.partition, u.seq
 
 -- name: note_events
 -- Marks events as seen: the ones that are new carry this transaction's xid. What a door accepted is in force,
--- whosever its key is by now; of direct records those are left out whose key belongs to another event.
+-- whosever its key is by now; of direct records those are left out whose key belongs to another event. Producers
+-- choose ids of their own: one is known within its project only.
 insert into automation.inbox (consumer, event_id)
-select 'ingest', u.event_id
-  from unnest(%(key_hash)s::bytea[], %(event_id)s::text[], %(direct)s::boolean[]) as u (key_hash, event_id, direct)
+select 'ingest', u.project_id || '/' || u.event_id
+  from unnest(%(key_hash)s::bytea[], %(project_id)s::text[], %(event_id)s::text[], %(direct)s::boolean[])
+       as u (key_hash, project_id, event_id, direct)
   left join automation.idempotency_keys k
     on u.direct and k.key_hash = u.key_hash and k.event_id = u.event_id and k.key_hash = any(%(key_hash)s::bytea[])
  where not u.direct or k.event_id is not null
- order by u.event_id
+ order by 2
     on conflict do nothing;
 
 -- name: refuse_conflicts
