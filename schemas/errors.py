@@ -18,6 +18,7 @@ class Code:
 
 
 CODES: Mapping[str, Code] = {
+    "E_BATCH_TOO_LARGE": Code(413, "The batch holds more events than allowed"),
     "E_BODY_TIMEOUT": Code(408, "The body took too long to arrive"),
     "E_BODY_TOO_LARGE": Code(413, "The body is larger than allowed"),
     "E_BODY_UNSTORABLE": Code(422, "The body holds text that cannot be stored"),

@@ -24,6 +24,7 @@ _STORABLE = re.compile(
     rb"|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))*+"
 )
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_SPACE = re.compile(r"[ \t\n\r]*")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _OPENING = frozenset(b"[{")
 _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (MAX_DIGITS + 1))
@@ -55,6 +56,7 @@ def _constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is no JSON value")
 
 
+_splitter = json.JSONDecoder(parse_float=str)  # only the ends of values matter
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float, parse_constant=_constant)
 
 
@@ -83,6 +85,23 @@ def check(data: bytes) -> None:
         decode(data)
 
 
+def split_array(data: bytes, most: int) -> list[bytes] | None:
+    """The items of one JSON array, byte for byte, each for `check`: what one of them may not hold is not found here.
+    Where there are more than `most`, one more than that. None for any other value.
+
+    Raises Refused E_JSON_INVALID where the items cannot be told apart.
+    """
+    _check_bounds(data)
+    try:
+        text = data.decode("utf-8")
+        at = _skip(text, 0)
+        if text[at : at + 1] != "[":
+            return None
+        return _items(text, at + 1, most)
+    except ValueError as exc:  # UnicodeDecodeError is one
+        raise Refused("E_JSON_INVALID", f"the text is no array of JSON values: {exc}") from exc
+
+
 def encode(value: Any) -> str:
     """Write a value compactly. Raises Refused where the text would not read back as the same value."""
     _check_types(value, 0)
@@ -96,6 +115,30 @@ def encode(value: Any) -> str:
         raise Refused("E_BODY_UNSTORABLE", "a string holds half of a surrogate pair") from exc
     _check_storable(data)
     return text
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return at if found is None else found.end()
+
+
+def _items(text: str, at: int, most: int) -> list[bytes]:
+    """What stands behind the opening bracket at `at - 1`, up to its closing one and nothing behind that."""
+    items: list[bytes] = []
+    at = _skip(text, at)
+    while items or text[at : at + 1] != "]":
+        begin = at
+        _, at = _splitter.raw_decode(text, begin)
+        items.append(text[begin:at].encode())
+        if len(items) > most:
+            return items
+        at = _skip(text, at)
+        if text[at : at + 1] != ",":
+            break
+        at = _skip(text, at + 1)
+    if text[at : at + 1] != "]" or _skip(text, at + 1) != len(text):
+        raise ValueError(f"expected a comma or the end of the array at character {at}")
+    return items
 
 
 def _is_plain(data: bytes) -> bool:

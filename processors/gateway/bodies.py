@@ -1,6 +1,7 @@
 """Request bodies, as the bytes that came: counted while reading, within a time, never decompressed."""
 
 import asyncio
+from collections.abc import Sequence
 
 from aiohttp import ClientError, HttpVersion11, StreamReader, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -13,23 +14,35 @@ JSON = "application/json"
 
 def require_json(request: web.BaseRequest) -> None:
     """Raises Refused E_UNSUPPORTED_MEDIA_TYPE."""
+    require_media(request, (JSON,))
+
+
+def require_media(request: web.BaseRequest, wanted: Sequence[str]) -> str:
+    """Which of these content types the body has, plain and in UTF-8. Raises Refused E_UNSUPPORTED_MEDIA_TYPE."""
     told = request.headers.get("Content-Type", "")
-    if told != JSON and not _is_json(told):
+    media = told if told in wanted else _media(told)
+    if media not in wanted:
         raise Refused(
             "E_UNSUPPORTED_MEDIA_TYPE",
-            f"the content type is {told[:80]!r}; send `Content-Type: {JSON}`, in UTF-8",
+            f"the content type is {told[:80]!r}; send `Content-Type: {wanted[0]}`, in UTF-8"
+            + (f"; also taken: {', '.join(wanted[1:])}" if len(wanted) > 1 else ""),
         )
+    refuse_encoded(request)
+    return media
+
+
+def refuse_encoded(request: web.BaseRequest) -> None:
+    """Raises Refused E_UNSUPPORTED_MEDIA_TYPE for a body that is compressed."""
     encoding = request.headers.get("Content-Encoding")
     if encoding is not None and encoding.strip().lower() not in ("", "identity"):
         raise Refused("E_UNSUPPORTED_MEDIA_TYPE", f"the content encoding is {encoding[:40]!r}; send the body plain")
 
 
-def _is_json(content_type: str) -> bool:
+def _media(content_type: str) -> str:
+    """The type without its parameters; nothing for text in another charset."""
     media, *parameters = (part.strip().lower() for part in content_type.split(";"))
-    if media != JSON:
-        return False
     charsets = [part.partition("=")[2].strip('" ') for part in parameters if part.startswith("charset")]
-    return all(charset in ("utf-8", "utf8") for charset in charsets)
+    return media if all(charset in ("utf-8", "utf8") for charset in charsets) else ""
 
 
 async def answer_expectation(request: web.Request) -> None:

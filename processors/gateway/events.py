@@ -1,35 +1,28 @@
-"""The door for published events: one event, durable before the answer; which runs it makes is ingest's to say."""
+"""The door for published events: durable before the answer; which runs an event makes is ingest's to say.
 
-import hashlib
+One event is answered by itself. A batch is answered event by event, in its order: one that is refused fails alone, and
+what was accepted stays accepted.
+"""
 
-import msgspec
+import asyncio
+from collections import Counter
+from typing import Any
+
 from aiohttp import web
 
-from processors.gateway.bodies import read_body, require_json
-from processors.gateway.fields import read_fields
-from processors.gateway.keys import check_key, key_in_header
-from processors.gateway.parts import Parts
-from processors.ports.door import Acceptance
+from processors.gateway.bodies import read_body
+from processors.gateway.event_forms import Arrived, Posted, Reader, form_of, opened
+from processors.gateway.keys import key_in_header
+from processors.gateway.parts import Parts, json_response
+from processors.gateway.problems import REQUEST, problem_of
+from processors.ports.door import Acceptance, Answer, Outcome
 from processors.ports.tokens import WRITE
-from schemas.envelope import Envelope, body_hash, checked, encode_envelope, referring
-from schemas.errors import Refused
-from schemas.ids import new_event_id
+from schemas.envelope import body_hash, encode_envelope, referring
+from schemas.errors import AutomationError
 
-
-class EventFields(msgspec.Struct, forbid_unknown_fields=True):
-    """What a publisher may say of its event; the rest of the envelope is the platform's.
-
-    `id` is the publisher's own name for the event. It stands in for a key that was not sent; the envelope's
-    id is always drawn here, because one that callers choose could not tell a repeat from the first.
-    """
-
-    type: str
-    data: msgspec.Raw
-    idempotency_key: str | None = None
-    partition_key: str | None = None
-    occurred_at: str | None = None
-    id: str | None = None
-    correlation_id: str | None = None
+REFUSED = "refused"
+_MULTI_STATUS = 207
+_A_TURN = 100  # events that are read before other requests have a turn
 
 
 class Events:
@@ -39,29 +32,44 @@ class Events:
     async def publish(self, request: web.Request) -> web.StreamResponse:
         parts = self._parts
         token = await parts.access.require(request, WRITE)
-        require_json(request)
+        form = form_of(request)
         body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
-        fields = read_fields(body, EventFields)
-        key, key_source = _key(request, fields)
-        now = parts.door.now()
-        envelope = checked(
-            Envelope(
-                id=new_event_id(int(now.timestamp() * 1000)),
-                type=fields.type,
-                idempotency_key=key,
-                partition_key=key if fields.partition_key is None else fields.partition_key,
-                occurred_at=fields.occurred_at or now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-                data=bytes(fields.data).decode(),
-                project_id=token.project_id,
-                correlation_id=fields.correlation_id or fields.id,
-            )
-        )
-        stored = parts.body_for_storage(token.project_id, envelope.data)
-        answer = await parts.accept(
+        reader = Reader(token.project_id, parts.door.now(), key_in_header(request))
+        posted = opened(request, form, body, reader, parts.limits.batch)
+        if posted.is_batch:
+            return await self._take_batch(posted, request[REQUEST])
+        arrived = posted.read(body)
+        return await parts.told(await self._accept(arrived), arrived.key_source)
+
+    async def _take_batch(self, posted: Posted, request_id: str) -> web.Response:
+        """All at once: the door takes them in this order, many in one commit. Other requests have turns meanwhile."""
+        taken: list[asyncio.Task[dict[str, Any]]] = []
+        for item in posted.items:
+            taken.append(asyncio.create_task(self._take(item, posted, request_id)))
+            if len(taken) % _A_TURN == 0:
+                await asyncio.sleep(0)
+        results = await asyncio.gather(*taken)
+        counts = Counter(result["status"] for result in results)
+        told = {name: counts[name] for name in (Outcome.CREATED, Outcome.DUPLICATE, Outcome.CONFLICT, REFUSED)}
+        return json_response({**told, "results": results}, _MULTI_STATUS)
+
+    async def _take(self, item: bytes, posted: Posted, request_id: str) -> dict[str, Any]:
+        try:
+            arrived = posted.read(item)
+            answer = await self._accept(arrived)
+            return await self._parts.document(answer, arrived.key_source)
+        except AutomationError as error:
+            is_conflict = error.code == "E_IDEMPOTENCY_CONFLICT"
+            return {"status": Outcome.CONFLICT if is_conflict else REFUSED, "error": problem_of(error, request_id)}
+
+    async def _accept(self, arrived: Arrived) -> Answer:
+        envelope, parts = arrived.envelope, self._parts
+        stored = parts.body_for_storage(envelope.project_id, envelope.data)
+        return await parts.accept(
             Acceptance(
-                project_id=token.project_id,
-                idempotency_key=key,
-                key_source=key_source,
+                project_id=envelope.project_id,
+                idempotency_key=envelope.idempotency_key,
+                key_source=arrived.key_source,
                 body_hash=body_hash(envelope.data),
                 event_id=envelope.id,
                 partition_key=envelope.partition_key,
@@ -71,21 +79,3 @@ class Events:
                 body=stored,
             )
         )
-        return await parts.told(answer, key_source)
-
-
-def _key(request: web.Request, fields: EventFields) -> tuple[str, str]:
-    """The event's key and where it came from: the header, the body, the event's own id, or the data."""
-    in_header = key_in_header(request)
-    in_body = None if fields.idempotency_key is None else check_key(fields.idempotency_key)
-    if in_header is not None and in_body is not None and in_header != in_body:
-        raise Refused(
-            "E_IDEMPOTENCY_KEY_INVALID", "header and body name different idempotency keys; send one, or the same"
-        )
-    if in_header is not None:
-        return in_header, "header"
-    if in_body is not None:
-        return in_body, "body"
-    if fields.id is not None:
-        return check_key(fields.id), "id"
-    return f"body:{fields.type[:120]}:{hashlib.sha256(fields.data).hexdigest()}", "body"

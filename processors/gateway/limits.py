@@ -5,9 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`body` leaves room under the broker's usual record limit of 1 MiB for the envelope around it."""
+    """`body` leaves room under the broker's usual record limit of 1 MiB for the envelope around it; `batch` is how many
+    events one request may hold.
+    """
 
     body: int = 1_000_000
+    batch: int = 1_000
     publication: int = 16_000_000
     body_seconds: float = 10.0
     skew: float = 300.0

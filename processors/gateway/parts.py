@@ -1,4 +1,4 @@
-"""What the handlers share, and the two ways in which they answer."""
+"""What the handlers share, and the ways in which they answer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,6 +106,11 @@ class Parts:
 
     async def told(self, answer: Answer, key_source: str) -> web.Response:
         """How an accepted thing is answered: 202 the first time, 200 with what the key stands for after that."""
+        document = await self.document(answer, key_source)
+        return json_response(document, 202 if answer.outcome is Outcome.CREATED else 200)
+
+    async def document(self, answer: Answer, key_source: str) -> dict[str, Any]:
+        """What is told of an accepted thing: what its key stands for, and how long it has."""
         document: dict[str, Any] = {
             "event_id": answer.event_id,
             "status": answer.outcome.value,
@@ -113,12 +118,11 @@ class Parts:
         }
         if answer.run_id is not None:
             document = {"run_id": answer.run_id, **document}
-        if answer.outcome is Outcome.CREATED:
-            return json_response(document, 202)
-        document["key_age_seconds"] = round(answer.key_age, 3)
-        if answer.run_id is not None:
-            document["state"] = await self.states.get(answer.run_id) or ACCEPTED
-        return json_response(document)
+        if answer.outcome is not Outcome.CREATED:
+            document["key_age_seconds"] = round(answer.key_age, 3)
+            if answer.run_id is not None:
+                document["state"] = await self.states.get(answer.run_id) or ACCEPTED
+        return document
 
 
 def json_response(document: Mapping[str, Any] | Sequence[Any] | object, status: int = 200) -> web.Response:

@@ -36,6 +36,22 @@ def problem_response(
     error: AutomationError, request_id: str, *, status: int | None = None, headers: Mapping[str, str] | None = None
 ) -> web.Response:
     """The answer that tells an error. `status` stands in where HTTP knows better than the code's table."""
+    document = _document(error, request_id, status)
+    return web.Response(
+        body=_encoded(document),
+        status=document["status"],
+        content_type=PROBLEM,
+        headers={**_hints(document["status"], error.code), **(headers or {})},
+    )
+
+
+def problem_of(error: AutomationError, request_id: str) -> dict[str, Any]:
+    """The document that tells an error as a part of an answer; nothing in it but what callers may see."""
+    document: dict[str, Any] = msgspec.json.decode(_encoded(_document(_outward(error, request_id), request_id)))
+    return document
+
+
+def _document(error: AutomationError, request_id: str, status: int | None = None) -> dict[str, Any]:
     document: dict[str, Any] = {
         "type": f"/errors/{error.code}",
         "title": code_of(error.code).title,
@@ -46,13 +62,7 @@ def problem_response(
     }
     if error.place is not None:
         document["place"] = error.place
-    document |= {name: value for name, value in error.details.items() if name not in _OWN_MEMBERS}
-    return web.Response(
-        body=_encoded(document),
-        status=document["status"],
-        content_type=PROBLEM,
-        headers={**_hints(document["status"], error.code), **(headers or {})},
-    )
+    return document | {name: value for name, value in error.details.items() if name not in _OWN_MEMBERS}
 
 
 def _encoded(document: Mapping[str, Any]) -> bytes:

@@ -10,7 +10,6 @@ from processors.adapters.postgres.run_queries import PostgresRunQueries
 from processors.gateway.limits import Limits
 from processors.gateway.server import serve
 from processors.ports.tokens import READ, WRITE
-from schemas.envelope import decode_envelope
 from schemas.errors import Refused, Unavailable
 from tests.integration.gateway.conftest import PROJECT, Gateway
 from tests.support.waiting import until
@@ -113,67 +112,6 @@ async def test_questions_survive_connections_that_the_server_cut(gateway: Gatewa
     )
     answers = await asyncio.gather(*(gateway.call("GET", "/v1/automation/runs") for _ in range(8)))
     assert {answer.status for answer in answers} == {200}
-
-
-async def test_an_event_is_durable_before_it_is_answered(gateway: Gateway) -> None:
-    body = {
-        "type": "billing.invoice.finalized",
-        "data": {"invoiceId": "inv_1", "n": 2**70},
-        "partition_key": "cust_1",
-        "occurred_at": "2026-07-19T14:02:11.884+02:00",
-    }
-    answer = await gateway.call("POST", "/v1/automation/events", json=body, headers={"A44-Idempotency-Key": "k1"})
-    assert (answer.status, answer.body["status"], answer.body["key_source"]) == (202, "created", "header")
-    assert "run_id" not in answer.body
-    [row] = await gateway.rows("select value from automation.outbox")
-    envelope = decode_envelope(bytes(row["value"]))
-    assert (envelope.id, envelope.type, envelope.trigger_id) == (answer.body["event_id"], body["type"], None)
-    assert (envelope.partition_key, envelope.project_id) == ("cust_1", PROJECT)
-    assert envelope.occurred_at == "2026-07-19T12:02:11.884000Z"
-    assert str(2**70) in envelope.data
-    again = await gateway.call("POST", "/v1/automation/events", json={**body, "idempotency_key": "k1"})
-    assert (again.status, again.body["event_id"]) == (200, answer.body["event_id"])
-    other = await gateway.call("POST", "/v1/automation/events", json={**body, "idempotency_key": "k1", "data": 1})
-    assert (other.status, other.code) == (422, "E_IDEMPOTENCY_CONFLICT")
-
-
-async def test_an_events_own_id_is_its_key_where_none_is_sent(gateway: Gateway) -> None:
-    first = await gateway.call("POST", "/v1/automation/events", json={"type": "a.b", "data": 1, "id": "evt_mine"})
-    again = await gateway.call("POST", "/v1/automation/events", json={"type": "a.b", "data": 1, "id": "evt_mine"})
-    other = await gateway.call("POST", "/v1/automation/events", json={"type": "a.b", "data": 2, "id": "evt_mine"})
-    assert [answer.status for answer in (first, again, other)] == [202, 200, 422]
-    assert first.body["key_source"] == "id"
-    keyless = await gateway.call("POST", "/v1/automation/events", json={"type": "a.b", "data": 1})
-    assert (keyless.status, keyless.body["key_source"]) == (202, "body")
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "code"),
-    [
-        ({"data": 1}, 400, "E_INVALID_PARAMETER"),
-        ({"type": "a.b"}, 400, "E_INVALID_PARAMETER"),
-        ({"type": "a.b", "data": 1, "extra": 1}, 400, "E_INVALID_PARAMETER"),
-        ({"type": "", "data": 1}, 422, "E_ENVELOPE_INVALID"),
-        ({"type": "a.b", "data": 1, "partition_key": " "}, 422, "E_ENVELOPE_INVALID"),
-        ({"type": "a.b", "data": 1, "occurred_at": "2026-02-30T00:00:00Z"}, 422, "E_ENVELOPE_INVALID"),
-        ({"type": "a.b", "data": 1, "idempotency_key": "  "}, 400, "E_IDEMPOTENCY_KEY_INVALID"),
-        ({"type": "a.b", "data": 1, "idempotency_key": "\x00"}, 422, "E_BODY_UNSTORABLE"),
-        ([], 400, "E_INVALID_PARAMETER"),
-    ],
-)
-async def test_what_is_no_event_is_refused(gateway: Gateway, body: object, status: int, code: str) -> None:
-    answer = await gateway.call("POST", "/v1/automation/events", json=body)
-    assert (answer.status, answer.code) == (status, code)
-
-
-async def test_header_and_body_may_not_name_different_keys(gateway: Gateway) -> None:
-    answer = await gateway.call(
-        "POST",
-        "/v1/automation/events",
-        json={"type": "a.b", "data": 1, "idempotency_key": "k1"},
-        headers={"A44-Idempotency-Key": "k2"},
-    )
-    assert (answer.status, answer.code) == (400, "E_IDEMPOTENCY_KEY_INVALID")
 
 
 async def test_a_port_that_is_taken_is_named(gateway: Gateway) -> None:

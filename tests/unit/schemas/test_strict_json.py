@@ -183,3 +183,44 @@ def test_a_hostile_megabyte_costs_no_more_than_a_fraction_of_a_second(data: byte
     with contextlib.suppress(Refused):
         strict_json.decode(data)
     assert time.process_time() - started < 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        (b"[]", []),
+        (b" [ ] \n", []),
+        (b"[1]", [b"1"]),
+        (b' [1.0 , "a]," ,\t{"b": [1, 2]},[ ]] ', [b"1.0", b'"a],"', b'{"b": [1, 2]}', b"[ ]"]),
+        (rb'["\ud800", {"a":1,"a":2}, NaN, 1e999]', [rb'"\ud800"', b'{"a":1,"a":2}', b"NaN", b"1e999"]),
+        ('["\u00e9"]'.encode(), ['"\u00e9"'.encode()]),
+    ],
+)
+def test_an_array_is_split_into_its_items_byte_for_byte(text: bytes, items: list[bytes]) -> None:
+    assert strict_json.split_array(text, 9) == items
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"1", b'"[]"', b" null"])
+def test_another_value_has_no_items(text: bytes) -> None:
+    assert strict_json.split_array(text, 9) is None
+
+
+BROKEN = [b"[", b"[1", b"[1,", b"[1,]", b"[,]", b"[1 2]", b"[1]]", b"[1] x", b"[\xff]", b"[a]", b"[" * 9999]
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_an_array_whose_items_cannot_be_told_apart_is_refused(text: bytes) -> None:
+    with pytest.raises(Refused) as caught:
+        strict_json.split_array(text, 9)
+    assert caught.value.code == "E_JSON_INVALID"
+
+
+@given(st.lists(VALUES))
+def test_what_is_written_as_an_array_is_split_into_what_was_written(values: list[object]) -> None:
+    items = strict_json.split_array(json.dumps(values, indent=1).encode(), len(values))
+    assert items is not None
+    assert [json.loads(item) for item in items] == values
+
+
+def test_of_too_many_items_one_more_than_allowed_is_split_off():
+    assert strict_json.split_array(b"[1,2,3,4 and so on", 2) == [b"1", b"2", b"3"]
