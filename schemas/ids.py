@@ -77,6 +77,11 @@ def run_id(project_id: str, event_id: str, trigger_id: str, operation_version: i
     return "run_" + _ulid(told, hashlib.sha256(seed).digest()[:10])
 
 
+def run_id_range(first: int, last: int) -> tuple[str, str]:
+    """The bounds, both within, of the ids of runs whose time lies from `first` to `last` (milliseconds)."""
+    return f"run_{_time_text(first)}{'0' * 16}", f"run_{_time_text(last)}{'Z' * 16}"
+
+
 def is_run_id(text: str) -> bool:
     return _RUN_ID.fullmatch(text) is not None
 

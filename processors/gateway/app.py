@@ -83,7 +83,7 @@ def build_app(
 
 
 def _routes(parts: Parts) -> list[web.RouteDef]:
-    publications, runs, health = Publications(parts), RunViews(parts), Health(parts)
+    publications, runs, health, events = Publications(parts), RunViews(parts), Health(parts), Events(parts)
     post = partial(web.post, expect_handler=answer_expectation)
     return [
         web.get("/healthz", health.alive),
@@ -96,7 +96,8 @@ def _routes(parts: Parts) -> list[web.RouteDef]:
         post(f"{_API}/triggers/{{trigger}}/sign", publications.sign),
         post(f"{_API}/triggers/test", TriggerTests(parts).test),
         post(f"{_API}/triggers/{{trigger}}/rotate", publications.rotate),
-        post(f"{_API}/events", Events(parts).publish),
+        post(f"{_API}/events", events.publish),
+        web.get(f"{_API}/events/{{event}}", events.show),
         post(f"{_API}/workflows/{{workflow}}/runs", ManualRuns(parts).start),
         web.get(f"{_API}/runs", runs.list_runs),
         web.get(f"{_API}/runs/{{run}}", runs.show),

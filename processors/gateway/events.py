@@ -16,12 +16,13 @@ from processors.gateway.keys import key_in_header
 from processors.gateway.parts import Parts, json_response
 from processors.gateway.problems import REQUEST, problem_of
 from processors.ports.door import Acceptance, Answer, Outcome
-from processors.ports.tokens import WRITE
+from processors.ports.tokens import READ, WRITE
 from schemas.envelope import body_hash, encode_envelope, referring
-from schemas.errors import AutomationError
+from schemas.errors import AutomationError, Refused
 
 REFUSED = "refused"
 _MULTI_STATUS = 207
+_LONGEST_ID = 255
 _A_TURN = 100  # events that are read before other requests have a turn
 
 
@@ -40,6 +41,19 @@ class Events:
             return await self._take_batch(posted, request[REQUEST])
         arrived = posted.read(body)
         return await parts.told(await self._accept(arrived), arrived.key_source)
+
+    async def show(self, request: web.Request) -> web.StreamResponse:
+        """The runs that an event has made, once ingest has decided it."""
+        token = await self._parts.access.require(request, READ)
+        event_id = request.match_info["event"]
+        found = await self._parts.queries.find_event(token.project_id, event_id) if _may_be_id(event_id) else None
+        if found is None:
+            raise Refused(
+                "E_EVENT_NOT_FOUND",
+                f"no event {event_id[:80]!r} was taken up in this project; one that was accepted this moment is on its "
+                "way: ask again",
+            )
+        return json_response(found)
 
     async def _take_batch(self, posted: Posted, request_id: str) -> web.Response:
         """All at once: the door takes them in this order, many in one commit. Other requests have turns meanwhile."""
@@ -79,3 +93,8 @@ class Events:
                 body=stored,
             )
         )
+
+
+def _may_be_id(text: str) -> bool:
+    """Whether it can be asked for at all: text of another form never was an id."""
+    return len(text) <= _LONGEST_ID and text.isprintable()

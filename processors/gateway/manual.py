@@ -13,7 +13,7 @@ from processors.gateway.keys import HEADER, key_in_header
 from processors.gateway.parts import Parts, json_response
 from processors.gateway.sentences import Place
 from processors.ports.catalog import CatalogSnapshot
-from processors.ports.door import Acceptance
+from processors.ports.door import Acceptance, Outcome
 from processors.ports.tokens import WRITE
 from processors.runtime.matching import manual_run
 from schemas.errors import Refused
@@ -53,7 +53,8 @@ class ManualRuns:
         fields = read_fields(body, RunFields)
         workflow_id = request.match_info["workflow"]
         answer = await parts.accept_by_catalog(partial(self._acceptance, token.project_id, workflow_id, key, fields))
-        ended = await parts.end_of(answer.run_id, patience) if patience and answer.run_id is not None else None
+        is_old = answer.outcome is not Outcome.CREATED  # then it may have ended long ago
+        ended = await parts.end_of(answer.run_id, patience, look_first=is_old) if patience and answer.run_id else None
         if ended is None:
             return await parts.told(answer, "header")
         return json_response(history_document(ended, Place(parts.door.now(), ended.attempts)))

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from processors.engine.moves import RunStatus
 from processors.gateway.dead_letters import LETTERS_A_PAGE
-from processors.gateway.events import EventFields
+from processors.gateway.event_forms import NDJSON, EventFields
 from processors.gateway.keys import HEADER as KEY_HEADER
 from processors.gateway.manual import RunFields
 from processors.gateway.problems import PROBLEM, REQUEST_ID
@@ -22,12 +22,14 @@ from processors.gateway.redrives import RedriveFields
 from processors.gateway.run_views import CancelFields
 from processors.gateway.trigger_tests import TestedEvent
 from processors.ports.run_queries import RunFilter
+from schemas.cloudevents import BATCH, STRUCTURED
 
 Schema = Mapping[str, Any]
 
 JSON: Final = "application/json"
 API: Final = "/v1/automation"
 _TEXT: Final = {"type": "string"}
+_NAME: Final = {"type": "string", "minLength": 1}
 _MOMENT: Final = {"type": "string", "format": "date-time"}
 _SPAN: Final = {"type": "string", "pattern": "^([0-9]{1,9}(s|m|h|d))?$"}
 
@@ -43,6 +45,7 @@ def _list(of: Schema) -> Schema:
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One call. `body` is a struct that the door decodes with, or a media type whose bytes are taken as they are;
+    `takes_many` says that an array of them is taken too, `other_bodies` are further media types.
     `query` and `headers` are parameters by name, those in `required` must be given. `answers` are the successful
     ones by status: a media type, or the schema of a JSON document. `problems` are the refusals it may give.
     """
@@ -53,6 +56,8 @@ class Operation:
     answers: Mapping[int, Schema | str]
     scope: str | None = "read"
     body: type | str | None = None
+    other_bodies: Mapping[str, Schema] = field(default_factory=dict)
+    takes_many: bool = False
     is_body_needed: bool = True
     query: Mapping[str, Schema] = field(default_factory=dict)
     headers: Mapping[str, Schema] = field(default_factory=dict)
@@ -66,6 +71,14 @@ _ACCEPTED = _object(
     {"event_id": _TEXT, "status": {"enum": ["created", "deduplicated"]}, "key_source": _TEXT},
     {"run_id": _TEXT, "state": _TEXT, "key_age_seconds": {"type": "number"}},
 )
+_BATCH = _object(
+    {
+        **{outcome: {"type": "integer"} for outcome in ("created", "deduplicated", "conflict", "refused")},
+        "results": _list(_object({"status": _TEXT}, {"event_id": _TEXT, "error": {"type": "object"}})),
+    }
+)
+_CLOUD_EVENT = _object({"specversion": {"const": "1.0"}, "id": _NAME, "source": _NAME, "type": _NAME}, {"data": {}})
+_EVENT_FORMS = {NDJSON[0]: _TEXT, STRUCTURED: _CLOUD_EVENT, BATCH: _list({})}
 _RUN = _object(
     {"run_id": _TEXT, "state": _TEXT, "where": _TEXT},
     {"attempts": _list({"type": "object"}), "late_attempts": _list({"type": "object"}), "input": {}, "result": {}},
@@ -125,8 +138,13 @@ OPERATIONS: Final[Sequence[Operation]] = (
         "write", RotationFields, is_body_needed=False, problems=_BODY_PROBLEMS,
     ),
     Operation(
-        "post", f"{API}/events", "Publish an event", {202: _ACCEPTED, 200: _ACCEPTED},
-        "write", EventFields, headers=_KEY, problems=_BODY_PROBLEMS,
+        "post", f"{API}/events", "Publish an event, or many at once", {202: _ACCEPTED, 200: _ACCEPTED, 207: _BATCH},
+        "write", EventFields, _EVENT_FORMS, takes_many=True, headers=_KEY, problems=_BODY_PROBLEMS,
+    ),
+    Operation(
+        "get", f"{API}/events/{{event}}", "The runs that an event has made",
+        {200: _object({"event_id": _TEXT, "taken_at": {"type": ["string", "null"]}, "runs": _list(
+            _object({"run_id": _TEXT, "trigger_id": _TEXT, "workflow_id": _TEXT, "version": _TEXT, "state": _TEXT}))})},
     ),
     Operation(
         "post", f"{API}/workflows/{{workflow}}/runs", "Start a run; with `wait`, answered by its end",
@@ -139,7 +157,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
         {200: _object({"total": {"type": "integer"}, "runs": _list(_object({"run_id": _TEXT, "state": _TEXT})),
                        "next": {"type": ["string", "null"]}})},
         query={
-            "state": {"enum": [*RunStatus]}, "step": _TEXT, "workflow": _TEXT, "since": {"anyOf": [_SPAN, _MOMENT]},
+            "state": {"enum": [*RunStatus]}, "step": _TEXT, "workflow": _TEXT,
+            "since": {"anyOf": [_SPAN, _MOMENT]},
             "limit": {"type": "integer", "minimum": 1, "default": RunFilter().limit}, "after": _TEXT,
         },
     ),
@@ -224,7 +243,10 @@ def _operation(one: Operation, body: Schema) -> dict[str, Any]:
         told["security"] = [{"token": [one.scope]}]
     if one.body is not None:
         media = one.body if isinstance(one.body, str) else JSON
-        told["requestBody"] = {"required": one.is_body_needed, "content": {media: {"schema": body}}}
+        whole = {"anyOf": [body, _list({})]} if one.takes_many else body
+        forms = {media: whole, **one.other_bodies}
+        content = {name: {"schema": schema} for name, schema in forms.items()}
+        told["requestBody"] = {"required": one.is_body_needed, "content": content}
     return told
 
 

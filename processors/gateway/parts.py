@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import structlog
@@ -95,10 +96,10 @@ class Parts:
             )
         return answer
 
-    async def end_of(self, run_id: str, patience: float) -> History | None:
+    async def end_of(self, run_id: str, patience: float, *, look_first: bool = False) -> History | None:
         """None when it did not end in time, also when this process stops meanwhile: its end can be asked again."""
         try:
-            return await self.ends.wait(run_id, patience)
+            return await self.ends.wait(run_id, patience, look_first=look_first)
         except Unavailable as exc:
             if exc.code != "E_SHUTTING_DOWN":
                 raise
@@ -107,7 +108,10 @@ class Parts:
     async def told(self, answer: Answer, key_source: str) -> web.Response:
         """How an accepted thing is answered: 202 the first time, 200 with what the key stands for after that."""
         document = await self.document(answer, key_source)
-        return json_response(document, 202 if answer.outcome is Outcome.CREATED else 200)
+        response = json_response(document, 202 if answer.outcome is Outcome.CREATED else 200)
+        place = f"events/{quote(answer.event_id, '')}" if answer.run_id is None else f"runs/{answer.run_id}"
+        response.headers["Location"] = f"/v1/automation/{place}"
+        return response
 
     async def document(self, answer: Answer, key_source: str) -> dict[str, Any]:
         """What is told of an accepted thing: what its key stands for, and how long it has."""

@@ -32,13 +32,17 @@ class SharedPoll(Generic[K, V]):
         self._polling: asyncio.Task[None] | None = None
         self._closed: AutomationError | None = None
 
-    async def wait(self, key: K, seconds: float) -> V | None:
-        """What the key has to tell, or None when it said nothing for so long."""
+    async def wait(self, key: K, seconds: float, *, look_first: bool = False) -> V | None:
+        """What the key has to tell, or None when it said nothing for so long. `look_first` where it may have had
+        something to tell for long: it is asked at once.
+        """
         if self._closed is not None:
             raise self._closed
         future: asyncio.Future[V] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, set()).add(future)
         self._newcomer.set()
+        if look_first:
+            self.hurry()
         if self._polling is None:
             self._polling = asyncio.create_task(self._poll())
         try:

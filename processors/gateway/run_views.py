@@ -51,7 +51,7 @@ class RunViews:
         run_id, patience = request.match_info["run"], seconds_parameter(request, "wait", parts.limits.wait)
         if patience:
             await find_run(parts, token.project_id, run_id)  # another project's run is none, and nothing to wait for
-            await parts.end_of(run_id, patience)
+            await parts.end_of(run_id, patience, look_first=True)
         return json_response(await run_document(parts, token.project_id, run_id))
 
     async def cancel(self, request: web.Request) -> web.StreamResponse:

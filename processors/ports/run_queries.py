@@ -142,6 +142,31 @@ class AcceptedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class EventRun:
+    """A run that an event has made."""
+
+    run_id: str
+    trigger_id: str
+    workflow_id: str
+    version: str
+    state: str
+    error_code: str | None
+    accepted_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class TakenEvent:
+    """An event that was decided: the runs that it made, none where no trigger asked for it. `taken_at` is None where
+    only its runs are known any more.
+    """
+
+    event_id: str
+    taken_at: datetime | None
+    runs: Sequence[EventRun]
+
+
+@dataclass(frozen=True, slots=True)
 class QueuePlace:
     """Why a pending run waits: its queue's use and limit, and the runs before it in its lane."""
 
@@ -184,6 +209,9 @@ class RunQueries(Protocol):
         """The newest outcomes that came too late, in their order."""
 
     async def list_runs(self, project_id: str, wanted: RunFilter) -> RunPage: ...
+
+    async def find_event(self, project_id: str, event_id: str) -> TakenEvent | None:
+        """None for an event that was not decided (yet)."""
 
     async def queue_place(self, project_id: str, run_id: str) -> QueuePlace | None: ...
 

@@ -275,7 +275,7 @@ def run_again(
             return _keyed_run(snapshot, trigger, scope, millis)
         return run_of(snapshot, trigger, scope, millis=millis)
     latest = _chosen(snapshot, envelope.project_id, workflow_id, None)
-    run_id = run_id_of(envelope.id, trigger_id, envelope.operation_version, millis)
+    run_id = run_id_of(envelope.project_id, envelope.id, trigger_id, envelope.operation_version, millis)
     return _new_run(snapshot, latest, scope, run_id, trigger_id)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from processors.ports.run_queries import (
     AcceptedRun,
     Attempt,
     Cursor,
+    EventRun,
     History,
     News,
     QueuePlace,
@@ -26,8 +28,13 @@ from processors.ports.run_queries import (
     RunFilter,
     RunPage,
     RunSummary,
+    TakenEvent,
 )
 from schemas.errors import Refused, Unavailable
+from schemas.ids import DAY_MILLIS, event_millis, run_id_range
+
+_MOST_EVENT_RUNS = 500
+_LONGEST_COMMIT_MILLIS = 15_000  # from the reading of a record to its commit
 
 
 class PostgresRunQueries:
@@ -88,6 +95,17 @@ class PostgresRunQueries:
         runs = found[: wanted.limit]
         return RunPage(total, runs, runs[-1].run_id if len(found) > wanted.limit else None)
 
+    async def find_event(self, project_id: str, event_id: str) -> TakenEvent | None:
+        asked = {"project_id": project_id, "event_id": event_id, "limit": _MOST_EVENT_RUNS}
+        row = _one(await ask(self._pool, self._sql["find_event"], asked, tuple_row))
+        taken_at = None if row is None else row[0]
+        runs: list[EventRun] = []
+        for span in _spans(event_id, taken_at):
+            first, last = run_id_range(*span)
+            bounds = {**asked, "first": first, "last": last}
+            runs += await ask(self._pool, self._sql["find_event_runs"], bounds, class_row(EventRun))
+        return TakenEvent(event_id, taken_at, runs) if runs or taken_at is not None else None
+
     async def queue_place(self, project_id: str, run_id: str) -> QueuePlace | None:
         return _one(
             await ask(self._pool, self._sql["find_queue_place"], _of(project_id, run_id), class_row(QueuePlace))
@@ -135,6 +153,19 @@ class PostgresRunQueries:
                     await conn.execute(self._sql[name], parameters)
             await conn.execute(self._sql["tell_mail"])
         return state
+
+
+def _spans(event_id: str, taken_at: datetime | None) -> list[tuple[int, int]]:
+    """Where the ids of an event's runs may lie, in milliseconds: at the time that its id tells, and where that is not
+    believed, shortly before it was decided.
+    """
+    told = event_millis(event_id)
+    spans = [] if told is None else [(told, told)]
+    if taken_at is not None:
+        taken = int(taken_at.timestamp() * 1000)
+        if told is None or abs(told - taken) > DAY_MILLIS - _LONGEST_COMMIT_MILLIS:
+            spans.append((max(taken - _LONGEST_COMMIT_MILLIS, 0), taken))
+    return spans
 
 
 async def _endings(

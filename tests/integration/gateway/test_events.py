@@ -2,14 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
+from processors.adapters.postgres.catalog import PostgresCatalog
+from processors.adapters.postgres.connections import open_pool
+from processors.adapters.postgres.ingest_log import PostgresIngestLog
 from processors.gateway.limits import Limits
-from schemas.envelope import Envelope, decode_envelope
-from tests.integration.gateway.conftest import PROJECT, Answer, Gateway
+from processors.ingest.ingest import SEQ_HEADER, Ingest
+from processors.ports.runs import Grant
+from processors.ports.streams import Record
+from processors.runtime.current_catalog import CurrentCatalog
+from schemas.envelope import Envelope, decode_envelope, encode_envelope
+from tests.integration.gateway.conftest import PROJECT, WORKFLOW, Answer, Gateway
+from tests.integration.gateway.histories import end_run
 
 EVENTS = "/v1/automation/events"
 CLOUD = {"specversion": "1.0", "type": "shop.order.paid", "source": "/shop/7", "id": "o-1", "subject": "order-1"}
@@ -200,6 +209,83 @@ async def test_other_content_types_are_refused_with_those_that_are_taken(gateway
     answer = await post(gateway, b"{}", content_type)
     assert (answer.status, answer.code) == (415, "E_UNSUPPORTED_MEDIA_TYPE")
     assert "application/cloudevents-batch+json" in answer.body["detail"]
+
+
+# the runs of an event
+
+
+async def test_an_event_lists_its_runs_once_ingest_has_decided_it(gateway: Gateway, secret: str) -> None:
+    body = {"type": "billing.invoice.finalized", "data": {"n": 1}, "idempotency_key": "k1"}
+    sent = await gateway.call("POST", EVENTS, json=body)
+    place = sent.headers["Location"]
+    assert place == f"{EVENTS}/{sent.body['event_id']}"
+    early = await gateway.call("GET", place)
+    assert (early.status, early.code) == (404, "E_EVENT_NOT_FOUND")
+    await ingested(gateway)
+    answer = await gateway.call("GET", place)
+    assert answer.status == 200
+    assert (answer.body["event_id"], answer.body["taken_at"][-1]) == (sent.body["event_id"], "Z")
+    (run,) = answer.body["runs"]
+    assert (run["workflow_id"], run["version"], run["state"]) == ("wf_invoice_settle", "1", "granted")
+    shown = await gateway.call("GET", f"/v1/automation/runs/{run['run_id']}")
+    assert (shown.status, shown.body["event_id"]) == (200, sent.body["event_id"])
+    await end_run(gateway.dsn, run["run_id"], state="failed", error_code="E_UPSTREAM_503")
+    (ended,) = (await gateway.call("GET", place)).body["runs"]
+    assert (ended["run_id"], ended["state"], ended["error_code"]) == (run["run_id"], "failed", "E_UPSTREAM_503")
+    again = await gateway.call("POST", EVENTS, json=body)
+    assert (again.status, again.headers["Location"]) == (200, place)
+
+
+async def test_an_event_that_nothing_asked_for_has_no_runs(gateway: Gateway) -> None:
+    sent = await gateway.call("POST", EVENTS, json={"type": "nobody.asked", "data": 1})
+    await ingested(gateway)
+    answer = await gateway.call("GET", sent.headers["Location"])
+    assert (answer.status, answer.body["runs"]) == (200, [])
+
+
+async def test_b09_events_of_a_producer_are_found_by_its_own_id_and_by_its_project_alone(
+    gateway: Gateway, secret: str
+) -> None:
+    other = await gateway.tokens.create_token("pj_other", "tests", ["automation:write"])
+    await gateway.publish({"settle.yaml": WORKFLOW}, token=other)
+    for project in (PROJECT, "pj_other"):
+        told = Envelope(
+            id="signup 77/1", type="billing.invoice.finalized", idempotency_key="k", partition_key="p",
+            occurred_at="2026-07-19T14:00:00Z", data='"' + project + '"', project_id=project,
+        )  # fmt: skip
+        await ingested(gateway, encode_envelope(told))
+    found = [await gateway.call("GET", f"{EVENTS}/signup%2077%2F1", token=token) for token in (None, other)]
+    runs = [run["run_id"] for answer in found for run in answer.body["runs"]]
+    assert [answer.status for answer in found] == [200, 200]
+    assert len(set(runs)) == 2
+    for run, token in zip(runs, (None, other), strict=True):
+        shown = await gateway.call("GET", f"/v1/automation/runs/{run}", token=token)
+        assert shown.body["input"] == (PROJECT if token is None else "pj_other")
+
+
+@pytest.mark.parametrize("event", ["evt_01ARZ3NDEKTSV4RRFFQ69G5FAV", "x", "a%00b", "%ff", "x" * 300])
+async def test_an_event_that_is_not_there_is_not_found(gateway: Gateway, event: str) -> None:
+    answer = await gateway.call("GET", f"{EVENTS}/{event}")
+    assert (answer.status, answer.code) == (404, "E_EVENT_NOT_FOUND")
+
+
+async def ingested(gateway: Gateway, *direct: bytes) -> None:
+    """Ingest takes what lies in the outbox, as the relay publishes it, or records straight from Kafka."""
+    rows = await gateway.rows("select value from automation.outbox order by xid, id")
+    relayed = [bytes(row["value"]) for row in rows] if not direct else []
+    async with open_pool(gateway.dsn, "test") as pool, aclosing(PostgresIngestLog(gateway.dsn, "dead", 60.0)) as log:
+        known = await log.positions("events", "topic-1", [0])
+        offset = known.get(0, 0)
+        records = [
+            Record("events", 0, offset + n, b"k", value, ((SEQ_HEADER, b"%d" % (n + 1)),) if relayed else (), 0)
+            for n, value in enumerate(relayed or direct)
+        ]
+        await Ingest(log, CurrentCatalog(PostgresCatalog(pool)), Silent())(records)
+
+
+class Silent:
+    def granted(self, grants: Sequence[Grant]) -> None:
+        """Nobody listens."""
 
 
 # CloudEvents

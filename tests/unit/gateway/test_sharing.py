@@ -118,6 +118,23 @@ async def test_while_the_database_is_away_those_who_wait_go_on_waiting() -> None
     assert await waiting == "ended"
 
 
+async def test_who_asks_for_what_may_be_there_already_is_answered_before_the_next_poll(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(polling, "_SHORTEST", 30.0)
+    source = Source()
+    source.open.set()
+    source.answers = {"a": "over"}
+    poll = SharedPoll(source)
+    async with asyncio.timeout(5.0):
+        assert await poll.wait("a", 5.0, look_first=True) == "over"
+        waiting = asyncio.create_task(poll.wait("b", 5.0))  # this one waits for its poll
+        await _turns()
+        assert source.asked == [["a"]]
+        assert await poll.wait("a", 5.0, look_first=True) == "over"
+    waiting.cancel()
+
+
 async def test_a_hint_brings_the_next_question_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "_SHORTEST", 30.0)
     source = Source()

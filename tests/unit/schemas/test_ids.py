@@ -84,3 +84,11 @@ def test_times_outside_a_ulid_are_refused():
         ids.new_event_id(2**48)
     with pytest.raises(ValueError, match="years"):
         ids.new_event_id(-1)
+
+
+def test_the_ids_of_runs_of_a_span_lie_within_its_bounds():
+    first, last = ids.run_id_range(NOON, NOON + 1)
+    inside = [ids.run_id("acme", f"e{n}", "trg_a", 1, NOON + n % 2) for n in range(50)]
+    outside = [ids.run_id("acme", f"e{n}", "trg_a", 1, NOON + n) for n in (-1, 2)]
+    assert all(first <= run <= last for run in inside)
+    assert not any(first <= run <= last for run in outside)

@@ -86,10 +86,10 @@ update automation.redrives
 -- name: note_events
 -- The events of the runs are this transaction's, whoever saw them first: a redrive is no repetition.
 insert into automation.inbox (consumer, event_id)
-select distinct 'ingest', u.event_id
+select distinct 'ingest', %(project_id)s::text || '/' || u.event_id
   from unnest(%(event_ids)s::text[]) as u (event_id)
  where exists (select from automation.redrives where redrive_id = %(redrive_id)s and xid = pg_current_xact_id())
- order by u.event_id
+ order by 2
     on conflict (consumer, event_id) do update set xid = excluded.xid, received_at = excluded.received_at;
 
 -- name: mark_redriven

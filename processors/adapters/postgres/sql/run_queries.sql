@@ -20,6 +20,18 @@ select run_id, event_id, idempotency_key, accepted_at
  where run_id = %(run_id)s and project_id = %(project_id)s
  limit 1;
 
+-- name: find_event
+-- When an event of a project was decided.
+select received_at from automation.inbox where consumer = 'ingest' and event_id = %(project_id)s || '/' || %(event_id)s;
+
+-- name: find_event_runs
+-- The runs of an event. Their ids share its time, or lie within seconds of it: a short range of the primary key.
+select run_id, trigger_id, workflow_id, version, state, error_code, accepted_at, ended_at
+  from automation.runs
+ where run_id between %(first)s and %(last)s and project_id = %(project_id)s and event_id = %(event_id)s
+ order by trigger_id, operation_version
+ limit %(limit)s;
+
 -- name: find_attempts
 -- The newest records of a run; the caller turns them round.
 select run_id, generation, seq, kind, step_id, attempt, status, final, idempotency_key, error_code, error,
