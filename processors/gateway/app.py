@@ -10,7 +10,8 @@ from importlib.metadata import version
 from aiohttp import web
 
 from processors.gateway.access import Access
-from processors.gateway.bodies import answer_expectation
+from processors.gateway.bodies import BUDGET, answer_expectation, give_back
+from processors.gateway.budget import Budget
 from processors.gateway.catalog_view import CatalogView
 from processors.gateway.dead_letters import DeadLetterViews
 from processors.gateway.events import Events
@@ -75,7 +76,8 @@ def build_app(
         measures=measures or Measures(),
         storage=storage,
     )
-    app = web.Application(middlewares=[answer_errors])
+    app = web.Application(middlewares=[answer_errors, give_back])
+    app[BUDGET] = Budget(allowed.bodies)
     app[ENDS] = parts.ends
     app.add_routes([*_routes(parts), *_dead_letters(DeadLetterViews(parts, letters), RedriveOrders(parts, redrives))])
     app.on_shutdown.append(_stopping(parts))

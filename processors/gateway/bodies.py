@@ -1,15 +1,19 @@
 """Request bodies, as the bytes that came: counted while reading, within a time, never decompressed."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import ClientError, HttpVersion11, StreamReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web import RequestPayloadError
 
+from processors.gateway.budget import Budget, Share
 from schemas.errors import Refused
 
 JSON = "application/json"
+BUDGET = web.AppKey("budget", Budget)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+SHARE = web.RequestKey("share", Share)
 
 
 def require_json(request: web.BaseRequest) -> None:
@@ -55,17 +59,21 @@ async def answer_expectation(request: web.Request) -> None:
         request.writer.output_size = 0  # the answer itself has not begun
 
 
-async def read_body(request: web.BaseRequest, limit: int, seconds: float) -> bytes:
-    """The whole body. Raises Refused E_BODY_TOO_LARGE past `limit` bytes, E_BODY_TIMEOUT past `seconds`."""
+async def read_body(request: web.Request, limit: int, seconds: float) -> bytes:
+    """The whole body, counted in the budget of this process until the request is answered.
+
+    Raises Refused E_BODY_TOO_LARGE past `limit` bytes, E_BODY_TIMEOUT past `seconds`, `Unavailable` E_OVERLOADED.
+    """
     announced = request.content_length
     if announced is not None and announced > limit:
         raise _too_large(limit)
     content = request.content
+    share = request[SHARE] = request.app[BUDGET].share()
     try:
         if content.is_eof():  # all of it came with the headers: no timer is needed
-            return _within(limit, content.read_nowait(-1))
+            return _within(limit, share, content.read_nowait(-1))
         async with asyncio.timeout(seconds):
-            return await _read_counting(content, limit)
+            return await _read_counting(content, limit, share)
     except TimeoutError as exc:
         raise Refused(
             "E_BODY_TIMEOUT", f"the body had not arrived after {seconds:g} s; send the request again"
@@ -74,20 +82,33 @@ async def read_body(request: web.BaseRequest, limit: int, seconds: float) -> byt
         raise Refused("E_INVALID_PARAMETER", "the body broke off or was framed wrongly; send it again") from exc
 
 
-async def _read_counting(content: StreamReader, limit: int) -> bytes:
+@web.middleware
+async def give_back(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """What a request held of the budget is free once it is answered, whatever the answer."""
+    try:
+        return await handler(request)
+    finally:
+        share = request.get(SHARE)
+        if share is not None:
+            share.give_back()
+
+
+async def _read_counting(content: StreamReader, limit: int, share: Share) -> bytes:
     parts: list[bytes] = []
     size = 0
     while part := await content.readany():
         size += len(part)
         if size > limit:
             raise _too_large(limit)
+        share.take(len(part))
         parts.append(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _within(limit: int, body: bytes) -> bytes:
+def _within(limit: int, share: Share, body: bytes) -> bytes:
     if len(body) > limit:
         raise _too_large(limit)
+    share.take(len(body))
     return body
 
 

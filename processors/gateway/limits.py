@@ -6,10 +6,11 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Limits:
     """`body` leaves room under the broker's usual record limit of 1 MiB for the envelope around it; `batch` is how many
-    events one request may hold.
+    events one request may hold, `bodies` how many bytes all requests together.
     """
 
     body: int = 1_000_000
+    bodies: int = 64_000_000
     batch: int = 1_000
     publication: int = 16_000_000
     body_seconds: float = 10.0

@@ -4,6 +4,7 @@ That holds for our own refusals, for the router's 404 and 405, for requests that
 and for defects, which are logged under the request id and tell the caller nothing but that id.
 """
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
@@ -25,6 +26,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = structlog.get_logger(__name__)
 _process = token_hex(4)
 _numbers = count(1)
+_COME_AGAIN = frozenset({web.HTTPTooManyRequests.status_code, web.HTTPServiceUnavailable.status_code})
 _OWN_MEMBERS = frozenset({"type", "title", "status", "detail", "code", "request_id", "place"})
 
 
@@ -41,7 +43,7 @@ def problem_response(
         body=_encoded(document),
         status=document["status"],
         content_type=PROBLEM,
-        headers={**_hints(document["status"], error.code), **(headers or {})},
+        headers={**_hints(document["status"], error), **(headers or {})},
     )
 
 
@@ -73,10 +75,10 @@ def _encoded(document: Mapping[str, Any]) -> bytes:
         return json.dumps(document, default=str).encode()
 
 
-def _hints(status: int, code: str) -> dict[str, str]:
-    if status == web.HTTPServiceUnavailable.status_code:
-        return {"Retry-After": "1"}
-    if code == "E_TOKEN":
+def _hints(status: int, error: AutomationError) -> dict[str, str]:
+    if status in _COME_AGAIN:
+        return {"Retry-After": str(error.details.get("retry_after", 1))}
+    if error.code == "E_TOKEN":
         return {"WWW-Authenticate": "Bearer"}
     return {}
 
@@ -132,7 +134,31 @@ def _defect(request_id: str) -> Broken:
 
 
 class ProblemConnection(web.RequestHandler):
-    """A connection whose unparsable requests get the same kind of answer."""
+    """A connection whose unparsable requests get the same kind of answer, and whose headers come in time or not at all:
+    one that begins a request and does not end its headers within `header_seconds` is closed.
+    """
+
+    header_seconds = 10.0
+    _late: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Called by aiohttp for all that comes."""
+        super().data_received(data)
+        if not data:
+            return  # what was held back is parsed again
+        if self._current_request is not None or self._messages:  # the headers are here; bodies have times of their own
+            self._be_patient()
+        elif self._late is None:
+            self._late = asyncio.get_running_loop().call_later(self.header_seconds, self.force_close)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._be_patient()
+        super().connection_lost(exc)
+
+    def _be_patient(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
 
     def handle_error(
         self,

@@ -9,20 +9,29 @@ from aiohttp import web
 from processors.gateway.problems import ProblemConnection
 from schemas.errors import Refused
 
+_IDLE = 60.0  # seconds that a connection may be without a request
 _GRACE = 5.0  # seconds that running requests get when the process stops
 
 
 class _ProblemServer(web.Server):
-    """Makes connections that answer even what cannot be parsed in our form."""
+    """Makes connections that answer even what cannot be parsed in our form, and wait for no headers for long."""
+
+    header_seconds: float
 
     def __call__(self) -> web.RequestHandler:
-        return ProblemConnection(self, loop=self._loop, **self._kwargs)
+        made = ProblemConnection(self, loop=self._loop, **self._kwargs)
+        made.header_seconds = self.header_seconds
+        return made
 
 
 class _Runner(web.AppRunner):
+    header_seconds: float
+
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
-        return _ProblemServer(made.request_handler, request_factory=made.request_factory, **self._kwargs)
+        server = _ProblemServer(made.request_handler, request_factory=made.request_factory, **self._kwargs)
+        server.header_seconds = self.header_seconds
+        return server
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +53,17 @@ class RunningSite:
         await self.runner.cleanup()
 
 
-async def serve(app: web.Application, host: str, port: int) -> RunningSite:
-    """Listen; port 0 takes a free one. Raises Refused E_CONFIG when the address cannot be had."""
+async def serve(app: web.Application, host: str, port: int, *, header_seconds: float = 10.0) -> RunningSite:
+    """Listen; port 0 takes a free one. Raises Refused E_CONFIG when the address cannot be had.
+
+    `header_seconds` is how long the headers of a request may take from their first byte on.
+    """
     options: dict[str, Any] = {
         "access_log": None,
         "auto_decompress": False,  # signatures are over the bytes as they came, and nothing swells while read
         "shutdown_timeout": _GRACE,
         "lingering_time": 2.0,
+        "keepalive_timeout": _IDLE,
     }
     stopping = asyncio.Event()
 
@@ -61,6 +74,7 @@ async def serve(app: web.Application, host: str, port: int) -> RunningSite:
 
     app.on_response_prepare.append(say_goodbye)
     runner = _Runner(app, **options)
+    runner.header_seconds = header_seconds
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port).start()

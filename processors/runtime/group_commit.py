@@ -6,6 +6,8 @@ queue is bounded in number and in weight, and nobody waits longer than the patie
 """
 
 import asyncio
+import math
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -14,6 +16,8 @@ from schemas.errors import Broken, Unavailable
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 MEGABYTE = 1_000_000
+_LONGEST_WAIT = 30  # seconds that callers are told to stay away, at most
+_NEWEST = 0.2  # how much the newest batch counts in what an item takes
 
 
 class GroupCommit(Generic[Item, Result]):
@@ -40,16 +44,15 @@ class GroupCommit(Generic[Item, Result]):
         self._patience = patience
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._waiting_weight = 0
+        self._seconds_each = 0.0  # what an item took of late, of the time of its batch
         self._writing: asyncio.Task[None] | None = None
 
     async def submit(self, item: Item) -> Result:
-        """Durable when it returns. Raises `Unavailable` when too much waits already, or after the patience: then it
-        is not known whether the item is written yet.
+        """Durable when it returns. Raises `Unavailable`: E_OVERLOADED when too much waits already, E_UNAVAILABLE after
+        the patience; then it is not known whether the item is written yet.
         """
         if len(self._waiting) >= self._queued or self._waiting_weight > self._weight:
-            raise Unavailable(
-                "E_UNAVAILABLE", f"{len(self._waiting)} requests wait for the log already; try again soon"
-            )
+            raise self._overloaded()
         answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, answer))
         self._waiting_weight += self._weigh(item)
@@ -62,6 +65,15 @@ class GroupCommit(Generic[Item, Result]):
             raise Unavailable(
                 "E_UNAVAILABLE", f"it was not written within {self._patience:g} s; send it again with the same key"
             ) from None
+
+    def _overloaded(self) -> Unavailable:
+        """How soon to come again: when what waits is written, at the pace of late."""
+        seconds = min(max(math.ceil(len(self._waiting) * self._seconds_each), 1), _LONGEST_WAIT)
+        return Unavailable(
+            "E_OVERLOADED",
+            f"{len(self._waiting)} requests wait for the log already; send it again in {seconds} s, with the same key",
+            details={"retry_after": seconds},
+        )
 
     async def settled(self, seconds: float | None = None) -> bool:
         """Wait until nothing is being written, or so long; says whether nothing is."""
@@ -93,6 +105,7 @@ class GroupCommit(Generic[Item, Result]):
     async def _settle(self, batch: Sequence[tuple[Item, asyncio.Future[Result]]]) -> None:
         if not batch:
             return
+        begun = time.monotonic()
         try:
             results = await self._write([item for item, _ in batch])
         except Broken as exc:
@@ -102,6 +115,7 @@ class GroupCommit(Generic[Item, Result]):
                 if not answer.done():
                     answer.set_exception(exc)
         else:
+            self._seconds_each += ((time.monotonic() - begun) / len(batch) - self._seconds_each) * _NEWEST
             for (_, answer), result in zip(batch, results, strict=True):
                 if not answer.done():
                     answer.set_result(result)

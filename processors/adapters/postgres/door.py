@@ -31,6 +31,7 @@ from schemas.errors import Unavailable
 _log = structlog.get_logger("door")
 PATIENCE_SECONDS = 5.0  # for Postgres to come back: a restart, and less than senders wait
 RETRY_SECONDS = 0.1
+MOST_QUEUED = 20_000
 STOP_SECONDS = 2.0
 
 
@@ -40,7 +41,7 @@ def key_hash(project_id: str, idempotency_key: str) -> bytes:
 
 
 class PostgresDoor:
-    """`on_grants` hears of runs granted by this door, after the commit."""
+    """`on_grants` hears of runs granted by this door, after the commit; `queued` is how many may wait for theirs."""
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class PostgresDoor:
         on_grants: Callable[[Sequence[Grant]], None],
         *,
         patience: float = PATIENCE_SECONDS,
+        queued: int = MOST_QUEUED,
     ) -> None:
         self._dsn = dsn
         self._topic = events_topic
@@ -60,7 +62,9 @@ class PostgresDoor:
         self._patience = patience
         self._away_since: float | None = None
         # Twice as long: what came when the patience with Postgres was nearly over has its own try still.
-        self._commits: GroupCommit[Acceptance, Answer] = GroupCommit(self._write, _weight, patience=2 * patience)
+        self._commits: GroupCommit[Acceptance, Answer] = GroupCommit(
+            self._write, _weight, queued=queued, patience=2 * patience
+        )
 
     def now(self) -> datetime:
         return self._clock.now()

@@ -11,12 +11,13 @@ from typing import Any
 import aiohttp
 import psycopg
 import pytest
+from aiohttp import web
 from psycopg.rows import dict_row
 
 from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
 from processors.adapters.postgres.dead_letters import PostgresDeadLetters
-from processors.adapters.postgres.door import PostgresDoor
+from processors.adapters.postgres.door import MOST_QUEUED, PostgresDoor
 from processors.adapters.postgres.redrives import PostgresRedrives
 from processors.adapters.postgres.run_queries import PostgresRunQueries
 from processors.adapters.postgres.tokens import PostgresTokens
@@ -58,6 +59,7 @@ class Answer:
 class Gateway:
     """The doors as callers see them, and the database behind."""
 
+    app: web.Application
     door: PostgresDoor
     measures: Measures
 
@@ -143,14 +145,20 @@ def kept() -> Secrets | None:
 
 
 @pytest.fixture
+def queued() -> int:
+    """How many requests may wait for their commit."""
+    return MOST_QUEUED
+
+
+@pytest.fixture
 async def gateway(
-    migrated_database: str, limits: Limits, storage: Storage | None, kept: Secrets | None
+    migrated_database: str, limits: Limits, storage: Storage | None, kept: Secrets | None, queued: int
 ) -> AsyncIterator[Gateway]:
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(open_pool(migrated_database, "gateway"))
         notifier = Notifier(migrated_database)
         stack.push_async_callback(notifier.aclose)
-        door = PostgresDoor(migrated_database, "a44.events.v1", notifier, lambda _: None)
+        door = PostgresDoor(migrated_database, "a44.events.v1", notifier, lambda _: None, queued=queued)
         await door.open()
         stack.push_async_callback(door.aclose)
         tokens = PostgresTokens(pool)
@@ -162,7 +170,7 @@ async def gateway(
         session = await stack.enter_async_context(aiohttp.ClientSession())
         token = await tokens.create_token(PROJECT, "tests", ["automation:write"])
         made = Gateway(site.url, migrated_database, session, token, tokens)
-        made.door, made.measures = door, measures
+        made.app, made.door, made.measures = app, door, measures
         yield made
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from processors.runtime import group_commit
 from processors.runtime.group_commit import GroupCommit
 from schemas.errors import Broken, Unavailable
 from tests.support.waiting import until
@@ -52,8 +53,9 @@ async def test_nobody_waits_behind_too_much() -> None:
     await begun(gate)
     asked += [asyncio.create_task(commits.submit(1)) for _ in range(3)]
     await asyncio.sleep(0)
-    with pytest.raises(Unavailable, match="3 requests wait"):
+    with pytest.raises(Unavailable, match="3 requests wait") as caught:
         await commits.submit(1)
+    assert (caught.value.code, caught.value.details) == ("E_OVERLOADED", {"retry_after": 1})
     gate.opened.set()
     await asyncio.gather(*asked)
     gate.opened.clear()
@@ -66,6 +68,27 @@ async def test_nobody_waits_behind_too_much() -> None:
     gate.opened.set()
     assert await asyncio.gather(*heavy) == [-1, -101]
     assert await commits.submit(7) == -7  # what was written weighs no more
+
+
+async def test_whoever_comes_too_late_is_told_when_what_waits_will_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, now = Gate(), [0.0]
+    gate.opened.set()
+    commits = GroupCommit(gate.write, most=1, queued=10)
+    monkeypatch.setattr(group_commit.time, "monotonic", lambda: now.append(now[-1] + 2.0) or now[-1])
+    for _ in range(40):
+        await commits.submit(1)  # two seconds each
+    monkeypatch.undo()
+    gate.opened.clear()
+    written = len(gate.batches)
+    asked = [asyncio.create_task(commits.submit(1))]
+    await begun(gate, written + 1)
+    asked += [asyncio.create_task(commits.submit(1)) for _ in range(10)]
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable) as caught:
+        await commits.submit(1)
+    assert caught.value.details == {"retry_after": 20}
+    gate.opened.set()
+    await asyncio.gather(*asked)
 
 
 async def test_whoever_ran_out_of_patience_in_the_queue_is_not_written() -> None:
