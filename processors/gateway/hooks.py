@@ -54,9 +54,6 @@ class Hooks:
             answer = await parts.accept_by_catalog(delivery.decide)
         except GreetedError as greeted:
             return json_response(greeted.answer)
-        except PassedOverError:
-            parts.measures.count("events_filtered_total")
-            return json_response({"status": "filtered"}, 202)
         return await parts.told(answer, delivery.key_source)
 
 

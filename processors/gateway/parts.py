@@ -69,9 +69,17 @@ class Parts:
                     return answer
             newest = await self.current.get()
             if refused is not None and newest is snapshot:
+                if isinstance(refused, PassedOverError):
+                    return self._filtered()
                 raise refused
             snapshot = newest
         raise Unavailable("E_UNAVAILABLE", "definitions are published one after the other; send it again")
+
+    def _filtered(self) -> Answer:
+        """An answer like the others, although no key was taken: a repetition asks the filter again."""
+        self.measures.count("events_filtered_total")
+        self.measures.count("door_answers_total", 1, Outcome.FILTERED.value)
+        return Answer(Outcome.FILTERED, "", None, 0.0, b"")
 
     async def accept(self, item: Acceptance) -> Answer:
         """Through the door, its body before it. Raises Refused E_IDEMPOTENCY_CONFLICT; both hashes go to the log only.
@@ -106,7 +114,12 @@ class Parts:
             return None
 
     async def told(self, answer: Answer, key_source: str) -> web.Response:
-        """How an accepted thing is answered: 202 the first time, 200 with what the key stands for after that."""
+        """How an accepted thing is answered: 202 the first time, 200 with what the key stands for after that.
+
+        What a filter passed over is 202 as well: the sender did right, and nothing is made of it.
+        """
+        if answer.outcome is Outcome.FILTERED:
+            return json_response({"status": answer.outcome.value}, 202)
         document = await self.document(answer, key_source)
         response = json_response(document, 202 if answer.outcome is Outcome.CREATED else 200)
         place = f"events/{quote(answer.event_id, '')}" if answer.run_id is None else f"runs/{answer.run_id}"

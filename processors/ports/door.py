@@ -13,6 +13,7 @@ class Outcome(StrEnum):
     CREATED = "created"
     DUPLICATE = "deduplicated"
     CONFLICT = "conflict"
+    FILTERED = "filtered"
     OUTDATED = "outdated"
 
 
@@ -43,8 +44,8 @@ class Acceptance:
 class Answer:
     """What the key stands for. On CREATED the ids are the caller's own, otherwise the first acceptance's.
 
-    `key_age` is in seconds; `first_body_hash` differs from the caller's on CONFLICT. On OUTDATED nothing was accepted:
-    the catalog has changed, and the caller decides anew.
+    `key_age` is in seconds; `first_body_hash` differs from the caller's on CONFLICT. Nothing was accepted on OUTDATED,
+    where the catalog has changed and the caller decides anew, and on FILTERED, where a filter wants nothing made of it.
     """
 
     outcome: Outcome

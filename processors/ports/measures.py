@@ -30,7 +30,7 @@ MEASURES: Mapping[str, Measure] = {
         ("secret",),
     ),
     "door_answers_total": Measure(
-        Kind.COUNTER, "events and runs by hand that a door answered: created, deduplicated, conflict", ("outcome",)
+        Kind.COUNTER, "what doors answered: created, deduplicated, conflict, filtered", ("outcome",)
     ),
     "lease_reclaim_total": Measure(Kind.COUNTER, "runs that were taken from a lost owner and granted again"),
     "sessions_closed_total": Measure(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import psycopg
 import pytest
@@ -29,18 +29,16 @@ def queued() -> int:
 
 
 @asynccontextmanager
-async def half_sent(gateway: Gateway) -> AsyncIterator[asyncio.StreamWriter]:
+async def half_sent(gateway: Gateway, size: int = BODY) -> AsyncIterator[asyncio.StreamWriter]:
     """A sender whose body stops before its last byte."""
-    reader, writer = await _connected(gateway.url)
-    head = (
-        f"POST {EVENTS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.token}\r\nContent-Type: application/json"
-    )
-    writer.write(f"{head}\r\nContent-Length: {BODY + 1}\r\n\r\n".encode() + b" " * BODY)
+    _, writer = await _connected(gateway.url)
+    writer.write(_head(gateway, BODY + 1) + b" " * size)
     try:
         yield writer
     finally:
         writer.close()
-        del reader
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 def _head(gateway: Gateway, length: int) -> bytes:
@@ -71,11 +69,11 @@ async def test_bodies_in_flight_are_bounded_and_who_comes_then_is_told_to_come_a
 
 
 async def test_an_announced_length_takes_nobodys_place(gateway: Gateway) -> None:
-    for _ in range(8):
-        _, writer = await _connected(gateway.url)
-        writer.write(_head(gateway, BODY))
-    assert (await gateway.call("POST", EVENTS, json={"type": "a.b", "data": 1})).status == 202
-    assert gateway.app[BUDGET].held == 0
+    async with AsyncExitStack() as senders:
+        for _ in range(8):
+            await senders.enter_async_context(half_sent(gateway, 0))
+        assert (await gateway.call("POST", EVENTS, json={"type": "a.b", "data": 1})).status == 202
+        assert gateway.app[BUDGET].held == 0
 
 
 async def test_past_the_bound_of_the_journal_a_door_answers_429_and_takes_what_waited(gateway: Gateway) -> None:
