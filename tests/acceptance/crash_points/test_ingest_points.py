@@ -6,7 +6,7 @@ from tests.support.crash_site import EVENTS, Site, attempts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kafka, pytest.mark.timeout(300)]
 
-INBOX = "select count(*) from automation.inbox where event_id = %s"
+INBOX = "select count(*) from automation.inbox where event_id like '%%/' || %s"
 READ = "select sum(next_offset)::bigint from automation.ingest_progress where topic = %s"
 
 

@@ -13,7 +13,7 @@ from tests.integration.gateway.conftest import PROJECT, Gateway
 from tests.integration.gateway.histories import insert_ended, record
 
 API = "/v1/automation/dead-letters"
-RUN = run_id(new_event_id(int(time.time() * 1000)), "trg_test", 1)
+RUN = run_id(PROJECT, new_event_id(int(time.time() * 1000)), "trg_test", 1)
 RECORD = b'{"data": {"card": "4111"'
 _LETTER = """
 insert into automation.dead_letters (
