@@ -135,6 +135,15 @@ def reference_of(envelope: Envelope) -> Reference | None:
     return None if envelope.data_ref is None else parsed(envelope.data_ref)
 
 
+def envelope_text(envelope: Envelope) -> str:
+    """The envelope as JSON text, its data byte for byte: how dead letters keep it, and `decode_envelope` reads it."""
+    fields = {name: value for name, value in _asdict(envelope).items() if value is not None}
+    if envelope.data_ref is None:
+        del fields["data_size"]
+    fields["data"] = msgspec.Raw(fields.pop("data").encode())
+    return msgspec.json.encode(fields).decode()
+
+
 def redriven(envelope: Envelope) -> Envelope:
     """The same event as the next version of its operation: what a named person lets run again."""
     return msgspec.structs.replace(

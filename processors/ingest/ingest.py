@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+import msgspec
 import structlog
 
 from processors.ports import crash_points
@@ -23,7 +24,7 @@ from processors.ports.streams import Record
 from processors.runtime.current_catalog import CurrentCatalog
 from processors.runtime.matching import Miss, is_wanted, match
 from schemas.confluent import WriterSchema, schema_number
-from schemas.envelope import Envelope, data_hash, reference_of
+from schemas.envelope import Envelope, data_hash, envelope_text, reference_of
 from schemas.errors import AutomationError, Refused, Unavailable
 from schemas.framing import Writers, decode_records
 from schemas.ids import MAX_MILLIS, computed_dead_letter_id, event_millis
@@ -213,7 +214,7 @@ class Ingest:
         for place, one in enumerate(found):
             if isinstance(one, Refused):
                 reason = "event_too_old" if one.code == TOO_OLD else "permanent_error"
-                harvest.dead.append(_dead(record, envelope.project_id, reason, one, place))
+                harvest.dead.append(_refused_by_trigger(record, envelope, reason, one, place))
             elif isinstance(one, NewRun):
                 harvest.runs.append(one)
         if not found:
@@ -278,6 +279,16 @@ def _letter(record: Record, salt: str) -> str:
     """
     seed = f"{record.topic}\0{record.partition}\0{record.offset}\0{salt}\0".encode() + (record.value or b"")
     return computed_dead_letter_id(min(max(record.timestamp_ms, 0), MAX_MILLIS), seed)
+
+
+def _refused_by_trigger(record: Record, envelope: Envelope, reason: str, refused: Refused, place: int) -> DeadRecord:
+    """With what a redrive needs, where the refusal is one trigger's."""
+    dead = _dead(record, envelope.project_id, reason, refused, place)
+    workflow, trigger = refused.details.get("workflow_id"), refused.details.get("trigger_id")
+    if not (isinstance(workflow, str) and isinstance(trigger, str)):
+        return dead
+    told = {"workflow_id": workflow, "trigger_id": trigger, "envelope": envelope_text(envelope)}
+    return msgspec.structs.replace(dead, **told)
 
 
 def _dead(record: Record, project_id: str | None, reason: str, refused: Refused, place: int = 0) -> DeadRecord:

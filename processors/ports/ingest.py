@@ -35,7 +35,11 @@ def event_of(one: Arrival | NewRun) -> tuple[str, str]:
 
 
 class DeadRecord(Struct, frozen=True):
-    """A record of which no run can be made. `summary` never holds its content."""
+    """A record of which no run can be made. `summary` never holds its content.
+
+    Where one trigger refused what others may have taken, the letter says which, and has the envelope as text: that run
+    can be made by a redrive.
+    """
 
     dead_letter_id: str
     project_id: str | None
@@ -45,6 +49,9 @@ class DeadRecord(Struct, frozen=True):
     raw: bytes | None
     partition: int
     offset: int
+    workflow_id: str | None = None
+    trigger_id: str | None = None
+    envelope: str | None = None
 
 
 class Followed(NamedTuple):

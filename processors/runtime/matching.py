@@ -385,5 +385,5 @@ def _about(trigger: Trigger, refused: Refused) -> Refused:
         refused.code,
         f"{trigger.trigger_id}: {refused.message}",
         refused.place,
-        {**refused.details, "trigger_id": trigger.trigger_id},
+        {**refused.details, "trigger_id": trigger.trigger_id, "workflow_id": trigger.workflow_id},
     )

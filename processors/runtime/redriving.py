@@ -25,6 +25,7 @@ from topology.expressions import Filter, compile_letter_filter
 MOST_REDRIVES = 5  # of one event, over all the letters that it has become
 WARN_FROM = 2
 TOO_OLD = "event_too_old"
+FILTER_ERROR = "E_FILTER_ERROR"
 _EXAMPLES = 5
 _INSIDE = frozenset({"data", "event"})  # variables that need the envelope
 _RATE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)/([smh])")
@@ -50,8 +51,8 @@ class Rules:
 
     def cause(self, letter: Candidate) -> str | None:
         """Why a letter cannot be redriven."""
-        if letter.run_id is None or letter.workflow_id is None:
-            return "no_run"
+        if letter.workflow_id is None or (letter.run_id is None and letter.error_code == FILTER_ERROR):
+            return "never_accepted"
         if letter.redrive_count >= MOST_REDRIVES:
             return "redriven_too_often"
         if not self.allow_stale and (letter.reason == TOO_OLD or self._is_too_old(letter)):

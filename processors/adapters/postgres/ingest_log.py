@@ -157,7 +157,10 @@ class PostgresIngestLog:
         }
 
     def _burials(self, harvest: Harvest) -> Statement:
-        names = ("dead_letter_id", "project_id", "reason", "error_code", "summary", "raw", "partition")
+        names = (
+            "dead_letter_id", "project_id", "workflow_id", "trigger_id", "reason", "error_code", "summary", "envelope",
+            "raw", "partition",
+        )  # fmt: skip
         return statements("ingest")["bury"], {
             **columns(harvest.dead, names),
             "record_offset": [one.offset for one in harvest.dead],

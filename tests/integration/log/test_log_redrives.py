@@ -17,6 +17,7 @@ from processors.ports.redrives import Order
 from processors.runtime.current_catalog import CurrentCatalog
 from processors.scheduler.redriver import Redriver
 from processors.scheduler.scheduler import Scheduler
+from schemas.envelope import decode_envelope, encode_envelope
 from schemas.errors import Refused
 from schemas.ids import dead_letter_id, redrive_id
 from schemas.records import ErrorInfo
@@ -275,6 +276,22 @@ async def test_g08_an_order_that_allows_it_lets_an_old_event_run_and_no_other_do
     await yard.redriver().look()
     (run,) = await yard.lab.rows("select stale_at, partition_key, trigger_id from automation.live_runs")
     assert (run["stale_at"] is None, run["partition_key"], run["trigger_id"]) == (allow_stale, "b", "trg_fresh")
+
+
+async def test_g08_an_event_that_ingest_found_too_old_runs_where_that_is_said(yard: Yard) -> None:
+    await yard.stage.catalog.publish(PROJECT, {"ageing.yaml": AGEING}, dev=False, actor="test")
+    old = yard.topic.event(type="order.fresh", data='{"lane":"b", "n":1.10}', occurred_at="2026-01-01T00:00:00Z")
+    await yard.stage.ingest([yard.topic.record(encode_envelope(old))])
+    (letter,) = await yard.redrives.candidates(PROJECT, "ingest", whole=True, after=None, limit=9)
+    assert (letter.reason, letter.workflow_id, letter.trigger_id) == ("event_too_old", "wf_orders", "trg_fresh")
+    assert letter.envelope is not None
+    assert decode_envelope(letter.envelope.encode()) == old
+    await yard.redrives.start(yard.order([letter.dead_letter_id], allow_stale=True))
+    await yard.wind(1)
+    await yard.redriver().look()
+    (run,) = await yard.lab.rows("select * from automation.live_runs")
+    assert (run["input"], run["partition_key"], run["stale_at"]) == ('{"lane":"b", "n":1.10}', "b", None)
+    assert (run["operation_version"], run["event_id"]) == (2, old.id)
 
 
 async def test_the_scheduler_redrives_whoever_gave_the_order(yard: Yard) -> None:

@@ -111,14 +111,15 @@ def test_why_a_letter_is_left_is_counted_by_cause() -> None:
     made.look_at(
         [
             letter("dlq_record", run_id=None, workflow_id=None),
+            letter("dlq_filter", run_id=None, error_code="E_FILTER_ERROR"),
             letter("dlq_often", redrive_count=MOST_REDRIVES),
             letter("dlq_stale", reason="event_too_old"),
             letter("dlq_unpublished", workflow_id="wf_gone"),
             letter("dlq_good"),
         ]
     )
-    assert made.skipped == {"no_run": 1, "redriven_too_often": 1, "too_old": 1, "not_published": 1}
-    assert (made.matched, made.letters) == (5, ["dlq_good"])
+    assert made.skipped == {"never_accepted": 2, "redriven_too_often": 1, "too_old": 1, "not_published": 1}
+    assert (made.matched, made.letters) == (6, ["dlq_good"])
 
 
 def test_g08_an_event_that_was_too_old_is_taken_only_where_that_is_said() -> None:

@@ -76,15 +76,19 @@ select %(dead_letters_topic)s, b.dead_letter_id,
 -- Records that no run could be made of, and the announcement of each.
 with buried as (
     insert into automation.dead_letters (
-        dead_letter_id, project_id, queue_id, reason, error_code, summary, envelope, raw, source_topic,
-        source_partition, source_offset
+        dead_letter_id, project_id, queue_id, workflow_id, trigger_id, reason, error_code, summary, envelope, raw,
+        source_topic, source_partition, source_offset
     )
-    select u.dead_letter_id, u.project_id, 'ingest', u.reason, u.error_code, u.summary, null, u.raw, %(topic)s,
-           u.partition, u.record_offset
+    select u.dead_letter_id, u.project_id, 'ingest', u.workflow_id, u.trigger_id, u.reason, u.error_code, u.summary,
+           u.envelope, u.raw, %(topic)s, u.partition, u.record_offset
       from unnest(
-               %(dead_letter_id)s::text[], %(project_id)s::text[], %(reason)s::text[], %(error_code)s::text[],
-               %(summary)s::text[], %(raw)s::bytea[], %(partition)s::integer[], %(record_offset)s::bigint[]
-           ) as u (dead_letter_id, project_id, reason, error_code, summary, raw, partition, record_offset)
+               %(dead_letter_id)s::text[], %(project_id)s::text[], %(workflow_id)s::text[], %(trigger_id)s::text[],
+               %(reason)s::text[], %(error_code)s::text[], %(summary)s::text[], %(envelope)s::text[], %(raw)s::bytea[],
+               %(partition)s::integer[], %(record_offset)s::bigint[]
+           ) as u (
+               dead_letter_id, project_id, workflow_id, trigger_id, reason, error_code, summary, envelope, raw,
+               partition, record_offset
+           )
      order by u.dead_letter_id
         on conflict do nothing
     returning dead_letter_id, error_code, raw
