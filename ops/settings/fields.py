@@ -138,9 +138,9 @@ class Settings(BaseSettings):
     dedup_window_hours: float = Field(
         default=24.0,
         gt=0,
-        le=8760,
+        le=72,
         description="how long an idempotency key is remembered (gateway, ingest)",
-        examples=["hours above 0, at most 8760"],
+        examples=["hours above 0, at most 72"],
     )
     outbox_retention_days: int = Field(
         default=7,

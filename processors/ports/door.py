@@ -21,7 +21,8 @@ class Outcome(StrEnum):
 class Acceptance:
     """One thing to accept. Either `envelope` (bytes for the events topic) or `run` (a manual run) is set.
 
-    `window` is how long the key is remembered, in seconds. `run_id` is None for a published event. `catalog` is the
+    `window` is how long the key is remembered, in seconds, where the
+    project has no window of its own. `run_id` is None for a published event. `catalog` is the
     version that it was decided by, None for what no catalog decides. `body` has to be in storage before the door hears
     of it.
     """

@@ -45,6 +45,7 @@ class Log(Protocol):
     async def end_lease(self, owner: str = "executor-1") -> None: ...
     async def break_connection(self, journal: Journal) -> None: ...
     async def leave_mail(self, run: str) -> None: ...
+    async def remember(self, seconds: float) -> None: ...  # for how long keys of the project are kept from then on
     async def publish(self) -> int: ...  # the version of the catalog that is in force then
     async def states(self) -> dict[str, str]: ...
 
@@ -117,6 +118,13 @@ class PostgresLog:
     async def leave_mail(self, run: str) -> None:
         await self._lab.send_mail(run)
 
+    async def remember(self, seconds: float) -> None:
+        kept = (
+            "insert into automation.projects (project_id, dedup_window_hours) values (%s, %s)"
+            " on conflict (project_id) do update set dedup_window_hours = excluded.dedup_window_hours"
+        )
+        await self._lab.rows(kept, PROJECT, seconds / 3600)
+
     async def publish(self) -> int:
         changed = "update automation.installation set catalog_version = catalog_version + 1 returning catalog_version"
         return int(await self._lab.value(changed))
@@ -171,6 +179,9 @@ class MemoryLog:
         mail = Mail(next(self._mail), run, "cancel", "stop", "maria")
         self._tables.mail[mail.mail_id] = mail
         self._tables.live[run].has_mail = True
+
+    async def remember(self, seconds: float) -> None:
+        self._tables.windows[PROJECT] = seconds
 
     async def publish(self) -> int:
         self._tables.catalog += 1

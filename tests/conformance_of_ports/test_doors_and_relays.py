@@ -1,11 +1,13 @@
 """Doors, ingest and the relay's store: one winner a key, one run an event, offsets with the runs, rows in order."""
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
+import pytest
 
 from processors.ports.door import Acceptance, Outcome
 from processors.ports.ingest import Arrival, DeadRecord, Followed, Harvest, IngestLog, Reached
@@ -72,6 +74,30 @@ async def test_a_key_has_one_winner_whoever_asks_at_once(log: Log) -> None:
     assert len({answer.event_id for answer in answers}) == 1
     rows = await rows_of(await log.relay_store())
     assert [row.value for row in rows] == [b"envelope of " + answers[0].event_id.encode()]
+
+
+@pytest.mark.parametrize("way", ["door", "kafka"])
+async def test_the_window_of_a_project_goes_before_the_one_of_the_installation(log: Log, way: str) -> None:
+    door, ingest, key = await log.door(), await begun(log), "order-1"
+    numbers = itertools.count()
+
+    async def take(seconds: float) -> bool:
+        """Whether the key is new again."""
+        await log.remember(seconds)
+        run = msgspec.structs.replace(new_run(next(numbers)), idempotency_key=key)
+        if way == "door":
+            return (await door.accept(published(run))).outcome is Outcome.CREATED
+        before = len(await log.states())
+        await ingest.commit(harvest_of(run, offset=next(numbers), direct=True))
+        return len(await log.states()) > before
+
+    await log.queue()
+    assert await take(3600.0)
+    assert not await take(0.001)  # this one was kept for an hour
+    key = "order-2"
+    assert await take(0.001)
+    await until(lambda: take(3600.0), "the key is new again")
+    assert not await take(0.001)
 
 
 async def test_a_key_with_another_body_is_a_conflict_that_names_the_first(log: Log) -> None:

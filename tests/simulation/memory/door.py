@@ -105,7 +105,7 @@ def take_keys(tables: Tables, items: Sequence[Acceptance], now: datetime) -> Non
             continue
         held = tables.keys.get(_key(item))
         if held is None or held.expires_at <= now:
-            until = now + timedelta(seconds=item.window)
+            until = now + timedelta(seconds=tables.windows.get(item.project_id, item.window))
             tables.keys[_key(item)] = Key(item.event_id, item.run_id, item.body_hash, now, until)
 
 

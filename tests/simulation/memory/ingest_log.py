@@ -100,7 +100,7 @@ class MemoryIngestLog:
             if one.accepted_at is None:
                 held = tables.keys.get(key)
                 if held is None or held.expires_at <= now:
-                    until = now + timedelta(seconds=self._window)
+                    until = now + timedelta(seconds=tables.windows.get(one.project_id, self._window))
                     tables.keys[key] = Key(one.event_id, runs.get(event_of(one)), one.body_hash, now, until)
                     tables.watcher.key_taken(one.idempotency_key, one.event_id)
         for one in harvest.arrivals:

@@ -157,6 +157,7 @@ class Tables:
     ended: dict[str, EndedRun] = field(default_factory=dict)
     logs: dict[str, list[Record]] = field(default_factory=dict)
     keys: dict[tuple[str, str], Key] = field(default_factory=dict)
+    windows: dict[str, float] = field(default_factory=dict)  # of projects with one of their own, in seconds
     inbox: dict[tuple[str, str], int] = field(default_factory=dict)
     progress: dict[Place, Progress] = field(default_factory=dict)
     outbox: list[OutboxRow] = field(default_factory=list)

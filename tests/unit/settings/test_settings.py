@@ -66,6 +66,7 @@ def test_a_file_may_be_named_by_option_or_environment(tmp_path: Path, monkeypatc
         ("allow_private_egress", "perhaps"),
         ("log_level", "loud"),
         ("dedup_window_hours", "0"),
+        ("dedup_window_hours", "72.5"),
         ("secrets_file", "/nowhere/secrets.toml"),
         ("master_key", "zz"),
         ("master_key", "ab" * 31),

@@ -1,16 +1,18 @@
 -- name: take_keys
--- One row a key: won when it is new or its window has passed, and when it was decided by the catalog in force. Sorted,
--- so that doors never wait in a circle.
+-- One row a key: won when it is new or its window has passed, and when it was decided by the catalog in force. A
+-- project's own window goes before the caller's. Sorted, so that doors never wait in a circle.
 insert into automation.idempotency_keys as k (
     key_hash, project_id, idempotency_key, key_source, body_hash, event_id, run_id, accepted_at, expires_at
 )
 select u.key_hash, u.project_id, u.idempotency_key, u.key_source, u.body_hash, u.event_id, u.run_id,
-       clock_timestamp(), clock_timestamp() + make_interval(secs => u.keep)
+       clock_timestamp(),
+       clock_timestamp() + make_interval(secs => coalesce(p.dedup_window_hours * 3600, u.keep))
   from unnest(
            %(key_hash)s::bytea[], %(project_id)s::text[], %(idempotency_key)s::text[], %(key_source)s::text[],
            %(body_hash)s::bytea[], %(event_id)s::text[], %(run_id)s::text[], %(keep)s::double precision[],
            %(catalog)s::bigint[]
        ) as u (key_hash, project_id, idempotency_key, key_source, body_hash, event_id, run_id, keep, catalog)
+  left join automation.projects p on p.project_id = u.project_id collate "C"
  where u.catalog is null or u.catalog = (select catalog_version from automation.installation)
  order by u.key_hash
     on conflict (key_hash) do update
