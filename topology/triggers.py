@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, StrictInt, field_validator
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
 from topology.expressions import FILTER_VARIABLES, Filter, compile_filter
 from topology.lanes import lane_value
@@ -45,6 +45,7 @@ class TriggerSpec(Spec):
     # Left out where it says nothing: the checksums of what was published before there was such a thing hold.
     max_age: Annotated[Length | None, Field(exclude_if=lambda told: told is None)] = None
     verify: VerifyField
+    drop_on_filter_miss: Annotated[StrictBool, Field(exclude_if=lambda told: told is True)] = True
     owner: Literal["topology", "workflow"] = "topology"
 
     @property
@@ -79,21 +80,14 @@ class TriggerSpec(Spec):
 
 
 class Deliver(Spec):
-    """How a trigger's events are delivered: only while they are at most so old."""
+    """How a trigger's events are delivered: only while they are at most so old; whether a filter's miss is kept."""
 
     max_age: Length | None = None
     drop_on_filter_miss: StrictBool = True
 
-    @field_validator("drop_on_filter_miss")
-    @classmethod
-    def _known(cls, told: bool) -> bool:
-        if not told:
-            raise fault("`dropOnFilterMiss: false` is not available in this version: a miss is counted and dropped")
-        return told
-
     def flat(self) -> dict[str, Any]:
         """As fields of a trigger."""
-        return self.model_dump(exclude={"drop_on_filter_miss"}, exclude_none=True)
+        return self.model_dump(exclude_none=True)
 
 
 class _Item(Spec):

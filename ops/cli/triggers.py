@@ -1,4 +1,4 @@
-"""`a44 automation trigger`: which triggers would take an event, before there is one."""
+"""`a44 automation trigger`: which triggers would take an event, and what a filter let pass by."""
 
 from typing import Annotated
 
@@ -7,10 +7,34 @@ import typer
 from ops.cli.access import open_client
 from ops.cli.failures import OK
 from ops.cli.options import JsonOption, ProjectOption, read_body
-from ops.cli.output import Output, columns, printable
+from ops.cli.output import Output, columns, counted, printable
 from ops.cli.quick import command, new_group
+from ops.cli.record_lines import when
 
-group = new_group(help="Try triggers on an event.")
+group = new_group(help="Try triggers on an event, and see what their filters let pass by.")
+
+
+@command(group, "misses", example="a44 automation trigger misses trg_refund_large")
+def misses(
+    trigger: Annotated[str, typer.Argument(metavar="TRIGGER", help="Trigger, such as trg_refund_large.")],
+    limit: Annotated[int, typer.Option("--limit", min=1, max=500, help="How many to list at most.")] = 50,
+    project: ProjectOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """List the events that a trigger's filter let pass by.
+
+    Of triggers with dropOnFilterMiss: false, for seven days, the newest first.
+    """
+    output = Output(as_json)
+    with open_client(project) as client:
+        found = client.misses(trigger, limit)
+    if as_json:
+        output.document(found)
+        return OK
+    output.line(counted(len(found), "event"))
+    rows = [[*columns(row, "event_id", "event_type", "idempotency_key"), when(row.get("missed_at"))] for row in found]
+    output.table(("EVENT", "TYPE", "KEY", "MISSED"), rows)
+    return OK
 
 
 @command(group, "test", example="a44 automation trigger test --event event.json")

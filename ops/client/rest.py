@@ -66,6 +66,10 @@ class Client:
     def triggers(self) -> list[dict[str, Any]]:
         return self._list("/triggers")
 
+    def misses(self, trigger_id: str, limit: int) -> list[dict[str, Any]]:
+        """What a trigger's filter let pass by, the newest first."""
+        return self._list(f"/triggers/{quote(trigger_id, safe='')}/misses?limit={limit}")
+
     def test_triggers(self, event: bytes) -> dict[str, Any]:
         """What each trigger would do with an event; nothing comes of it."""
         return self._object("POST", "/triggers/test", event)

@@ -96,6 +96,7 @@ def _routes(parts: Parts) -> list[web.RouteDef]:
         web.get(f"{_API}/workflows", publications.workflows),
         web.get(f"{_API}/triggers", publications.triggers),
         post(f"{_API}/triggers/{{trigger}}/sign", publications.sign),
+        web.get(f"{_API}/triggers/{{trigger}}/misses", publications.misses),
         post(f"{_API}/triggers/test", TriggerTests(parts).test),
         post(f"{_API}/triggers/{{trigger}}/rotate", publications.rotate),
         post(f"{_API}/events", events.publish),

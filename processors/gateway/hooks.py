@@ -19,7 +19,7 @@ from processors.gateway.senders import OURS, SENDERS, Claim, Sender
 from processors.gateway.signatures import seconds_off
 from processors.ports.catalog import CatalogSnapshot, Trigger
 from processors.ports.door import Acceptance
-from processors.runtime.matching import WEBHOOK, EventScope, accepts, keyed, run_of, webhook_event_type
+from processors.runtime.matching import WEBHOOK, EventScope, accepts, kept_miss, keyed, run_of, webhook_event_type
 from schemas import strict_json
 from schemas.envelope import Envelope, encode_envelope, referring
 from schemas.errors import Refused
@@ -80,7 +80,7 @@ class _Delivery:
         key, body_hash = self._identity(trigger, sender, key, sender.delivery(claim, data))
         scope = _scope(trigger, self._body, data, key, now)
         if not accepts(trigger, scope):
-            raise PassedOverError
+            raise PassedOverError(kept_miss(trigger, scope.envelope))
         envelope, promised = scope.envelope, run_of(snapshot, trigger, scope)
         stored = parts.body_for_storage(trigger.project_id, envelope.data)
         return Acceptance(

@@ -126,6 +126,12 @@ OPERATIONS: Final[Sequence[Operation]] = (
         is_body_needed=False, problems=_BODY_PROBLEMS,
     ),
     Operation(
+        "get", f"{API}/triggers/{{trigger}}/misses", "What a trigger's filter let pass by, where it keeps that",
+        {200: _list(_object({"event_id": _TEXT, "event_type": _TEXT, "idempotency_key": _TEXT, "occurred_at": _TEXT,
+                             "missed_at": _TEXT}))},
+        query={"limit": {"type": "integer", "minimum": 1, "default": 50}},
+    ),
+    Operation(
         "post", f"{API}/triggers/test", "What each trigger would do with an event; nothing is started",
         {200: _object({"event_type": _TEXT, "triggers": _list(_object(
             {"trigger_id": _TEXT, "type": _TEXT, "workflow_id": _TEXT, "fires": {"type": "boolean"}, "why": _TEXT}))})},

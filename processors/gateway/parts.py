@@ -18,6 +18,7 @@ from processors.gateway.signatures import HookSecrets
 from processors.ports.catalog import Catalog, CatalogSnapshot
 from processors.ports.door import Acceptance, Answer, Door, Outcome
 from processors.ports.measures import Measures
+from processors.ports.misses import FilterMiss
 from processors.ports.run_queries import Cursor, History, News, RunQueries
 from processors.ports.storage import Storage
 from schemas.errors import Refused, Unavailable
@@ -31,7 +32,11 @@ _log = structlog.get_logger(__name__)
 
 
 class PassedOverError(Exception):
-    """Nothing is to be made of it: the filter of its trigger says so."""
+    """Nothing is to be made of it: the filter of its trigger says so. `kept` is what is kept of that, where it asks."""
+
+    def __init__(self, kept: FilterMiss | None = None) -> None:
+        super().__init__("filtered")
+        self.kept = kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +75,15 @@ class Parts:
             newest = await self.current.get()
             if refused is not None and newest is snapshot:
                 if type(refused) is PassedOverError:  # what derives from it is answered by whoever raised it
-                    return self._filtered()
+                    return await self._filtered(refused)
                 raise refused
             snapshot = newest
         raise Unavailable("E_UNAVAILABLE", "definitions are published one after the other; send it again")
 
-    def _filtered(self) -> Answer:
+    async def _filtered(self, passed: PassedOverError) -> Answer:
         """An answer like the others, although no key was taken: a repetition asks the filter again."""
+        if passed.kept is not None:
+            await self.catalog.keep_misses([passed.kept])
         self.measures.count("events_filtered_total")
         self.measures.count("door_answers_total", 1, Outcome.FILTERED.value)
         return Answer(Outcome.FILTERED, "", None, 0.0, b"")

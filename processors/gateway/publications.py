@@ -6,7 +6,7 @@ import msgspec
 from aiohttp import web
 
 from processors.gateway.bodies import read_body, require_json
-from processors.gateway.fields import read_fields, text_parameter
+from processors.gateway.fields import read_fields, text_parameter, whole_parameter
 from processors.gateway.parts import Parts, json_response
 from processors.gateway.signing import signed_headers
 from processors.ports.catalog import Hook, Trigger
@@ -116,6 +116,17 @@ class Publications:
                 "old_secret_ends_at": None if made.old is None else made.old.ends_at,
             }
         )
+
+    async def misses(self, request: web.Request) -> web.StreamResponse:
+        """What a trigger's filter let pass by in the last days, the newest first."""
+        token = await self._parts.access.require(request, READ)
+        trigger_id = request.match_info["trigger"]
+        limit = whole_parameter(request, "limit", 50, 500)
+        if (token.project_id, trigger_id) not in (await self._parts.current.get()).triggers:
+            raise Refused("E_TRIGGER_NOT_FOUND", f"{trigger_id[:80]!r} is no trigger of this project")
+        found = await self._parts.catalog.misses(token.project_id, trigger_id, limit)
+        shown = ("event_id", "event_type", "idempotency_key", "occurred_at", "missed_at")
+        return json_response([{name: getattr(one, name) for name in shown} for one in found])
 
     async def sign(self, request: web.Request) -> web.StreamResponse:
         """Headers for exactly these bytes, as the trigger's sender would make them, valid for the next minutes. The

@@ -9,7 +9,8 @@ from processors.gateway.bodies import read_body, require_json
 from processors.gateway.fields import read_fields
 from processors.gateway.parts import Parts, json_response
 from processors.ports.tokens import READ
-from processors.runtime.matching import Verdict, explain, iso
+from processors.runtime.explaining import Verdict, explain
+from processors.runtime.matching import iso
 from schemas.envelope import Envelope, checked
 from schemas.errors import Refused
 from schemas.ids import new_event_id

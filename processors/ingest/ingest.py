@@ -22,7 +22,7 @@ from processors.ports.schemas import Schemas
 from processors.ports.storage import Storage
 from processors.ports.streams import Record
 from processors.runtime.current_catalog import CurrentCatalog
-from processors.runtime.matching import Miss, is_wanted, match
+from processors.runtime.matching import Miss, is_wanted, kept_miss, match
 from schemas.confluent import WriterSchema, schema_number
 from schemas.envelope import Envelope, data_hash, envelope_text, reference_of
 from schemas.errors import AutomationError, Refused, Unavailable
@@ -219,7 +219,9 @@ class Ingest:
                 harvest.runs.append(one)
         if not found:
             self.measures.count("events_unmatched_total")
-        harvest.filtered += sum(isinstance(one, Miss) for one in found)
+        missed = [kept_miss(one.trigger, envelope) for one in found if isinstance(one, Miss)]
+        harvest.filtered += len(missed)
+        harvest.misses += [one for one in missed if one is not None]
 
     def _count(self, harvest: Harvest) -> None:
         self.measures.count("events_taken_total", len(harvest.arrivals))

@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
+from processors.ports.misses import FilterMiss, KeptMiss
 from topology.connectors import ConnectorSpec
 from topology.triggers import TriggerSpec
 from topology.workflows import WorkflowSpec
@@ -193,6 +194,12 @@ class Catalog(Protocol):
         """Give a webhook trigger a new secret; see `runtime.rotation`. Raises Refused E_TRIGGER_NOT_FOUND,
         E_ROTATION_UNDERWAY.
         """
+
+    async def keep_misses(self, misses: Sequence[FilterMiss]) -> None:
+        """What filters let pass by, durable when it returns; once for a trigger and an event."""
+
+    async def misses(self, project_id: str, trigger_id: str, limit: int) -> Sequence[KeptMiss]:
+        """A trigger's misses of the last days, the newest first."""
 
     async def definition(self, definition_id: int) -> StoredDefinition:
         """Raises Refused E_VERSION_UNKNOWN."""

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
+from processors.ports.misses import FilterMiss
 from processors.ports.runs import Grant, NewRun
 from processors.ports.streams import Positions
 
@@ -72,7 +73,7 @@ class Reached(NamedTuple):
 class Harvest:
     """Everything that one poll of one topic became. `runs` name their arrival by project and event id; `missing` is,
     by partition, the first of the relay's numbers that it has to send again; `filtered` is how often a filter let an
-    event pass by.
+    event pass by, `misses` those times that are kept.
     """
 
     topic: str
@@ -82,6 +83,7 @@ class Harvest:
     reached: dict[int, Reached] = field(default_factory=dict)
     missing: dict[int, int] = field(default_factory=dict)
     filtered: int = 0
+    misses: list[FilterMiss] = field(default_factory=list)
 
 
 class IngestLog(Positions, Protocol):

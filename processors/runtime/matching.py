@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from processors.ports.catalog import CatalogSnapshot, Definition, Trigger
+from processors.ports.misses import FilterMiss
 from processors.ports.runs import NewRun
 from schemas import strict_json
 from schemas.envelope import Envelope, data_hash
@@ -71,15 +72,6 @@ class Miss(NamedTuple):
     trigger: Trigger
 
 
-class Verdict(NamedTuple):
-    """What a trigger would do with an event: make this run, or nothing, and why."""
-
-    trigger: Trigger
-    run: NewRun | None
-    why: str
-    code: str | None = None
-
-
 def match(
     snapshot: CatalogSnapshot,
     envelope: Envelope,
@@ -101,30 +93,23 @@ def match(
     return [
         _promised(snapshot, trigger, scope, millis)
         if trigger.type == WEBHOOK
-        else _asked(snapshot, trigger, scope, millis, now)
+        else asked(snapshot, trigger, scope, millis, now)
         for trigger in triggers
     ]
 
 
-def explain(snapshot: CatalogSnapshot, envelope: Envelope, now: datetime) -> list[Verdict]:
-    """What each trigger of the envelope's project would do with it now, a webhook's door as well. Nothing is done."""
-    scope, millis = EventScope(envelope), int(now.timestamp() * 1000)
-    own = sorted(name for project, name in snapshot.triggers if project == envelope.project_id)
-    return [_verdict(snapshot, snapshot.triggers[envelope.project_id, name], scope, millis, now) for name in own]
-
-
-def _verdict(snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope, millis: int, now: datetime) -> Verdict:
-    envelope = scope.envelope
-    if envelope.trigger_id not in (None, trigger.trigger_id):
-        return Verdict(trigger, None, f"the event names {envelope.trigger_id}")
-    if _takes(trigger) != envelope.type:
-        return Verdict(trigger, None, f"it takes {_takes(trigger) or 'no events'}")
-    found = _asked(snapshot, trigger, scope, millis, now)
-    if isinstance(found, Miss):
-        return Verdict(trigger, None, f"its filter is not true: {trigger.spec.filter}")
-    if isinstance(found, Refused):
-        return Verdict(trigger, None, found.message, found.code)
-    return Verdict(trigger, found, "it starts a run")
+def kept_miss(trigger: Trigger, envelope: Envelope) -> FilterMiss | None:
+    """A miss as it is kept for people to look at, where its trigger asks for that."""
+    if trigger.spec.drop_on_filter_miss:
+        return None
+    return FilterMiss(
+        envelope.project_id,
+        trigger.trigger_id,
+        envelope.id,
+        envelope.type,
+        envelope.idempotency_key,
+        envelope.occurred_at,
+    )
 
 
 def _keyed_run(snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope, millis: int | None) -> NewRun:
@@ -141,7 +126,7 @@ def _promised(
         return _about(trigger, refused)
 
 
-def _asked(
+def asked(
     snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope, millis: int | None, now: datetime | None
 ) -> NewRun | Refused | Miss:
     try:
@@ -286,16 +271,16 @@ def _triggers_for(snapshot: CatalogSnapshot, envelope: Envelope) -> Sequence[Tri
     trigger = snapshot.triggers.get((envelope.project_id, envelope.trigger_id))
     if trigger is None:
         raise Refused("E_TRIGGER_NOT_FOUND", f"the trigger {envelope.trigger_id} does not exist (any more)")
-    takes = _takes(trigger)
-    if takes != envelope.type:
+    wanted = takes(trigger)
+    if wanted != envelope.type:
         raise Refused(
             "E_TRIGGER_NOT_FOUND",
-            f"the event names {envelope.trigger_id}, which takes {takes or 'no events'}, not {envelope.type}",
+            f"the event names {envelope.trigger_id}, which takes {wanted or 'no events'}, not {envelope.type}",
         )
     return (trigger,)
 
 
-def _takes(trigger: Trigger) -> str | None:
+def takes(trigger: Trigger) -> str | None:
     """The type of event that a trigger wants."""
     return webhook_event_type(trigger.trigger_id) if trigger.type == WEBHOOK else trigger.event_type
 

@@ -12,6 +12,7 @@ from typing import Any
 from psycopg import AsyncConnection, IsolationLevel
 from psycopg.rows import TupleRow, class_row, dict_row, tuple_row
 
+from processors.adapters.postgres.misses import keep_misses
 from processors.adapters.postgres.pooled import Pool, ask, borrowed, read
 from processors.adapters.postgres.secrets import rotate_secret
 from processors.adapters.postgres.statements import statements
@@ -25,6 +26,7 @@ from processors.ports.catalog import (
     Trigger,
     WebhookSecret,
 )
+from processors.ports.misses import FilterMiss, KeptMiss
 from processors.runtime.publishing import (
     InForce,
     Plan,
@@ -87,6 +89,14 @@ class PostgresCatalog:
             made = await rotate_secret(conn, project_id, trigger_id, end, actor)
             await conn.execute(self._sql["raise_version"])
         return made
+
+    async def keep_misses(self, misses: Sequence[FilterMiss]) -> None:
+        async with borrowed(self._pool) as conn:
+            await conn.execute(*keep_misses(misses))
+
+    async def misses(self, project_id: str, trigger_id: str, limit: int) -> Sequence[KeptMiss]:
+        wanted = {"project_id": project_id, "trigger_id": trigger_id, "limit": limit}
+        return [KeptMiss(*row) for row in await ask(self._pool, statements("misses")["find_misses"], wanted, tuple_row)]
 
     async def definition(self, definition_id: int) -> StoredDefinition:
         known = self._definitions.get(definition_id)

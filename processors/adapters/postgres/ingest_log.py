@@ -13,6 +13,7 @@ from processors.adapters.postgres.columns import columns
 from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.door import key_hash
 from processors.adapters.postgres.grants import create_runs, grant_ready, granted, lock_queues, note_bodies, queues_of
+from processors.adapters.postgres.misses import keep_misses
 from processors.adapters.postgres.statements import statements
 from processors.ports.ingest import Arrival, Followed, Harvest, event_of
 from processors.ports.runs import Grant
@@ -98,6 +99,8 @@ class PostgresIngestLog:
             batch.append(grant_ready(*queues_of(harvest.runs)))
             grants = len(batch) - 1
             batch += note_bodies(harvest.runs)
+        if harvest.misses:
+            batch.append(keep_misses(harvest.misses))
         if harvest.dead:
             batch.append(self._burials(harvest))
         reached = [harvest.reached[partition] for partition in partitions]

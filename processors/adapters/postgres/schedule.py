@@ -25,7 +25,7 @@ MOST = 1000
 SWEEP_SECONDS = 10.0  # a table and an upkeep
 # After a start of Postgres or of this connection executors are still on their way back: nothing is known of them.
 GRACE_SECONDS = 3.0
-_SWEEPS = ("sweep_keys", "sweep_inbox", "sweep_lanes", "sweep_sessions", "sweep_mail")
+_SWEEPS = ("sweep_keys", "sweep_inbox", "sweep_lanes", "sweep_sessions", "sweep_misses", "sweep_mail")
 
 
 class PostgresSchedule:

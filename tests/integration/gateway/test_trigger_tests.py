@@ -40,3 +40,19 @@ async def test_an_event_that_no_door_would_take_is_refused(gateway: Gateway) -> 
         answer = await gateway.call("POST", "/v1/automation/triggers/test", json=event)
         assert answer.code == code, event
         assert answer.status < 500
+
+
+async def test_a_webhook_that_its_filter_lets_pass_by_is_kept_where_its_trigger_asks(gateway: Gateway) -> None:
+    trigger = (
+        "- {id: trg_watched, type: webhook, workflow: wf_refund, filter: data.amount > 5, "
+        "deliver: {dropOnFilterMiss: false}}"
+    )
+    published = await gateway.publish({"flow.yaml": FLOW, "triggers.yaml": trigger})
+    secret = published.body["webhooks"][0]["secret"]
+    answer = await gateway.hook(secret, b'{"amount": 1}', key="k1", trigger="trg_watched")
+    assert (answer.status, answer.body["status"]) == (202, "filtered")
+    [miss] = (await gateway.call("GET", "/v1/automation/triggers/trg_watched/misses")).body
+    assert (miss["event_type"], miss["idempotency_key"]) == ("webhook.watched", "k1")
+    assert "amount" not in str(miss)
+    gone = await gateway.call("GET", "/v1/automation/triggers/trg_other/misses")
+    assert (gone.status, gone.code) == (404, "E_TRIGGER_NOT_FOUND")

@@ -7,7 +7,7 @@ import pytest_asyncio
 from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
 from tests.integration.log.lab import EVENTS, PROJECT, Lab, empty, open_lab
-from tests.integration.log.polls import FILTERED, FLOW, RECENT, SORTED, Stage
+from tests.integration.log.polls import FILTERED, FLOW, RECENT, SORTED, WATCHED, Stage
 from tests.support.databases import fresh_database
 
 
@@ -28,7 +28,13 @@ async def lab(log_database: str) -> AsyncIterator[Lab]:
 async def stage(lab: Lab) -> AsyncIterator[Stage]:
     async with open_pool(lab.dsn, "test") as pool:
         catalog = PostgresCatalog(pool)
-        flows = {"orders.yaml": FLOW, "large.yaml": FILTERED, "sorted.yaml": SORTED, "recent.yaml": RECENT}
+        flows = {
+            "orders.yaml": FLOW,
+            "large.yaml": FILTERED,
+            "sorted.yaml": SORTED,
+            "recent.yaml": RECENT,
+            "watched.yaml": WATCHED,
+        }
         await catalog.publish(PROJECT, flows, dev=False, actor="test")
         made = Stage(lab, await lab.ingest_log(), catalog)
         assert await made.log.positions(EVENTS, "topic-1", [0, 1]) == {}

@@ -53,6 +53,18 @@ steps:
     uses: sleep
     duration: 1s
 """
+WATCHED = """
+name: watched-orders
+version: 1
+trigger:
+  event: order.watched
+  filter: data.amount > 100
+  deliver: {dropOnFilterMiss: false}
+steps:
+  - id: nap
+    uses: sleep
+    duration: 1s
+"""
 RECENT = """
 name: recent-orders
 version: 1

@@ -204,6 +204,23 @@ async def test_a_filter_that_cannot_be_asked_is_never_a_silent_drop(stage: Stage
     assert stage.ingest.measures.value("events_filtered_total") == 1
 
 
+async def test_a_trigger_may_keep_what_its_filter_let_pass_by_once_and_for_a_week(stage: Stage) -> None:
+    topic = Topic()
+    records = [topic.direct(type="order.watched", data=f'{{"amount":{amount}}}') for amount in (500, 5, 6)]
+    await stage.ingest([*records, topic.direct(type="order.large", data='{"amount":5}')])
+    await (await stage.restarted()).ingest(records)
+    kept = await stage.catalog.misses(PROJECT, "trg_watched_orders_event", 10)
+    assert [(one.event_type, one.idempotency_key) for one in kept] == [
+        ("order.watched", "k-0-2"),
+        ("order.watched", "k-0-1"),
+    ]
+    assert await stage.catalog.misses("other", "trg_watched_orders_event", 10) == []
+    assert stage.ingest.measures.value("events_filtered_total") == 3
+    await stage.lab.rows("update automation.filter_misses set missed_at = missed_at - interval '8 days'")
+    await stage.lab.schedule().sweep()
+    assert await stage.catalog.misses(PROJECT, "trg_watched_orders_event", 10) == []
+
+
 async def test_an_event_that_is_too_old_is_a_dead_letter_and_a_recent_one_says_until_when_it_is_wanted(
     stage: Stage,
 ) -> None:

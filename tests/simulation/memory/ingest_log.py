@@ -87,6 +87,7 @@ class MemoryIngestLog:
         accepted = {event_of(one): one.accepted_at for one in harvest.arrivals}
         create_runs(tables, xid, harvest.runs, [accepted[event_of(run)] for run in harvest.runs], now)
         grants = grant_ready(tables, queues, now)
+        tables.misses |= {(one.project_id, one.trigger_id, one.event_id) for one in harvest.misses}
         for dead in harvest.dead:
             self._bury(tables, xid, dead)
         self.advance(tables, harvest)

@@ -109,6 +109,10 @@ class Handler(BaseHTTPRequestHandler):
             "triggers": lambda _: self._json(
                 200, [{"trigger_id": "trg_x", "type": "webhook", "workflow_id": "wf_x", "version": "latest"}]
             ),
+            "triggers/trg_x/misses": lambda _: self._json(
+                200, [{"event_id": "evt_1", "event_type": "a.b", "idempotency_key": "k"}]
+            ),
+            "triggers/test": self._test,
             "runs": self._runs,
         }
         handler = handlers.get(name) or self._nested(name)
@@ -120,8 +124,6 @@ class Handler(BaseHTTPRequestHandler):
     def _nested(self, name: str) -> Callable[[Seen], None] | None:
         kind, _, rest = name.partition("/")
         match kind, rest.rpartition("/")[2], rest:
-            case "triggers", "test", _:
-                return self._test
             case "triggers", ("sign" | "rotate") as wish, _:
                 do = self._sign if wish == "sign" else self._rotate
                 return lambda request: do(request, rest.removesuffix(f"/{wish}"))

@@ -145,6 +145,11 @@ def test_workflows_and_triggers_are_listed(a44: Command, logged_in: RestService)
     assert a44("automation", "triggers", "--json").document[0]["type"] == "webhook"
 
 
+def test_what_a_filter_let_pass_by_is_listed(a44: Command, logged_in: RestService) -> None:
+    assert a44("automation", "trigger", "misses", "trg_x").out.splitlines()[0] == "1 event"
+    assert a44("automation", "trigger", "misses", "trg_x", "--json").document[0]["event_id"] == "evt_1"
+
+
 def test_triggers_are_tried_on_an_event(a44: Command, logged_in: RestService, tmp_path: Path) -> None:
     event = tmp_path / "event.json"
     event.write_text('{"type": "order.paid", "data": {"n": 12345678901234567890}}')

@@ -95,6 +95,9 @@ def test_how_old_an_event_may_be_is_part_of_its_trigger() -> None:
 def test_what_a_trigger_does_not_say_leaves_its_text_as_it_was_before_it_could_be_said() -> None:
     [refund] = publish(REFUND).triggers
     assert "maxAge" not in refund.to_json()
+    assert "dropOnFilterMiss" not in refund.to_json()
+    [keeps] = publish(REFUND.replace("dropOnFilterMiss: true", "dropOnFilterMiss: false")).triggers
+    assert not TriggerSpec.from_json(keeps.to_json()).drop_on_filter_miss
 
 
 def test_one_item_may_be_the_whole_file() -> None:
@@ -123,7 +126,7 @@ def test_the_default_queue_is_as_the_guide_says() -> None:
             "not available in this version",
         ),
         (REFUND.replace("dropOnFilterMiss: true", "maxAge: soon"), 7, 13, "length of time"),
-        (REFUND.replace("dropOnFilterMiss: true", "dropOnFilterMiss: false"), 7, 23, "not available"),
+        (REFUND.replace("dropOnFilterMiss: true", "dropOnFilterMiss: no way"), 7, 23, "true or false"),
         (REFUND.replace("type: event", "type: evnt"), 2, 9, "`event`?"),
         (REFUND.replace("  type: event\n", ""), 1, 3, "`type`"),
         (REFUND.replace("  event: billing.refund.requested\n", ""), 1, 3, "`event` is missing"),

@@ -148,6 +148,12 @@ delete from automation.inbox
  where ctid = any(array(select ctid from automation.inbox
                          where received_at < statement_timestamp() - interval '8 days' limit %(most)s));
 
+-- name: sweep_misses
+-- Bounded upkeep: what filters let pass by a week ago.
+delete from automation.filter_misses
+ where ctid = any(array(select ctid from automation.filter_misses
+                         where missed_at < statement_timestamp() - interval '7 days' limit %(most)s));
+
 -- name: sweep_lanes
 -- Bounded upkeep: lanes that are empty. Locked rows are left alone, and each is looked at again under its lock.
 with idle as (
