@@ -23,6 +23,7 @@ from processors.adapters.postgres.dead_letters import PostgresDeadLetters
 from processors.adapters.postgres.door import PostgresDoor
 from processors.adapters.postgres.ingest_log import PostgresIngestLog
 from processors.adapters.postgres.journal import PostgresJournal
+from processors.adapters.postgres.projects import PostgresProjects
 from processors.adapters.postgres.redrives import PostgresRedrives
 from processors.adapters.postgres.relay_store import open_relay_store
 from processors.adapters.postgres.run_queries import PostgresRunQueries
@@ -74,6 +75,7 @@ async def _gateway(settings: Settings, stop: asyncio.Event, on_ready: OnReady, m
             measures,
             storage_of(settings),
             SecretStore(settings.secrets_file),
+            PostgresProjects(quick).rates,
         )
         listening = asyncio.create_task(listen(settings.postgres_dsn, {Channel.ENDED: app[ENDS].hurry}, stop, measures))
         site = await serve(app, settings.gateway_host, settings.gateway_port)

@@ -26,6 +26,7 @@ from processors.gateway.parts import Parts
 from processors.gateway.polling import SharedPoll
 from processors.gateway.problems import answer_errors
 from processors.gateway.publications import Publications
+from processors.gateway.rates import RateLimits, Rates, no_rates
 from processors.gateway.redrives import RedriveOrders
 from processors.gateway.run_views import RunViews
 from processors.gateway.signatures import HookSecrets, MasterKey, NoSecrets
@@ -42,6 +43,7 @@ from processors.ports.tokens import Tokens
 
 # Told by whoever hears that runs have ended, so that those who wait need not wait for the next poll.
 ENDS = web.AppKey("ends", SharedPoll[str, History])
+RATES = web.AppKey("rates", RateLimits)
 
 _API = "/v1/automation"
 _HOOK = "/v1/{project:(?!automation/)[^/]+}/{trigger:[^/]+}"
@@ -59,6 +61,7 @@ def build_app(
     measures: Measures | None = None,
     storage: Storage | None = None,
     secrets: Secrets | None = None,
+    rates: Rates | None = None,
 ) -> web.Application:
     """Raises Refused E_CONFIG for a master key that is too short."""
     allowed = limits or Limits()
@@ -73,12 +76,14 @@ def build_app(
         states=SharedLookup(queries.states),
         ends=SharedPoll(partial(queries.ended, limit=allowed.attempts)),
         news=SharedPoll(queries.news),
+        rates=RateLimits(rates or no_rates),
         measures=measures or Measures(),
         storage=storage,
     )
     app = web.Application(middlewares=[answer_errors, give_back])
     app[BUDGET] = Budget(allowed.bodies)
     app[ENDS] = parts.ends
+    app[RATES] = parts.rates
     app.add_routes([*_routes(parts), *_dead_letters(DeadLetterViews(parts, letters), RedriveOrders(parts, redrives))])
     app.on_shutdown.append(_stopping(parts))
     return app

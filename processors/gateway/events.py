@@ -33,11 +33,13 @@ class Events:
     async def publish(self, request: web.Request) -> web.StreamResponse:
         parts = self._parts
         token = await parts.access.require(request, WRITE)
+        parts.rates.take(token.project_id)
         form = form_of(request)
         body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
         reader = Reader(token.project_id, parts.door.now(), key_in_header(request))
         posted = opened(request, form, body, reader, parts.limits.batch)
         if posted.is_batch:
+            parts.rates.charge(token.project_id, len(posted.items) - 1)
             return await self._take_batch(posted, request[REQUEST])
         arrived = posted.read(body)
         return await parts.told(await self._accept(arrived), arrived.key_source)

@@ -72,6 +72,7 @@ class _Delivery:
         parts = self._parts
         now = parts.door.now()
         trigger, sender, claim = self._verified(snapshot, now)
+        parts.rates.take(trigger.project_id)  # not before: nobody else may use up what a project has
         key = key_in_header(self._request) if sender is OURS else None
         data = strict_json.decode(self._body)
         greeting = sender.reply(data)

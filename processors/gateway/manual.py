@@ -40,6 +40,7 @@ class ManualRuns:
     async def start(self, request: web.Request) -> web.StreamResponse:
         parts = self._parts
         token = await parts.access.require(request, WRITE)
+        parts.rates.take(token.project_id)
         require_json(request)
         patience = seconds_parameter(request, "wait", parts.limits.wait)
         key = key_in_header(request)

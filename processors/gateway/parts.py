@@ -14,6 +14,7 @@ from processors.gateway.catalog_view import CatalogView
 from processors.gateway.limits import Limits
 from processors.gateway.lookups import SharedLookup
 from processors.gateway.polling import SharedPoll
+from processors.gateway.rates import RateLimits
 from processors.gateway.signatures import HookSecrets
 from processors.ports.catalog import Catalog, CatalogSnapshot
 from processors.ports.door import Acceptance, Answer, Door, Outcome
@@ -51,6 +52,7 @@ class Parts:
     states: SharedLookup[str, str]
     ends: SharedPoll[str, History]
     news: SharedPoll[Cursor, News]
+    rates: RateLimits
     measures: Measures
     storage: Storage | None = None
 

@@ -18,6 +18,7 @@ from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
 from processors.adapters.postgres.dead_letters import PostgresDeadLetters
 from processors.adapters.postgres.door import MOST_QUEUED, PostgresDoor
+from processors.adapters.postgres.projects import PostgresProjects
 from processors.adapters.postgres.redrives import PostgresRedrives
 from processors.adapters.postgres.run_queries import PostgresRunQueries
 from processors.adapters.postgres.tokens import PostgresTokens
@@ -164,7 +165,20 @@ async def gateway(
         tokens = PostgresTokens(pool)
         measures, catalog, queries = Measures(), PostgresCatalog(pool), PostgresRunQueries(pool)
         letters, redrives = PostgresDeadLetters(pool), PostgresRedrives(pool)
-        app = build_app(door, catalog, queries, tokens, letters, redrives, MASTER_KEY, limits, measures, storage, kept)
+        app = build_app(
+            door,
+            catalog,
+            queries,
+            tokens,
+            letters,
+            redrives,
+            MASTER_KEY,
+            limits,
+            measures,
+            storage,
+            kept,
+            PostgresProjects(pool).rates,
+        )
         site = await serve(app, "127.0.0.1", 0)
         stack.push_async_callback(site.stop)
         session = await stack.enter_async_context(aiohttp.ClientSession())
