@@ -18,6 +18,7 @@ from ops.cli import (
     doctor,
     events,
     inspection,
+    listening,
     publishing,
     running,
     scaffolding,
@@ -41,6 +42,7 @@ app = new_group(
     "Data goes to stdout, messages to stderr; every command takes --json.",
 )
 automation = new_group(help="Publish workflows, start runs, inspect them, send events and webhooks.", epilog=_EPILOG)
+listening.register(webhooks.group)
 automation.add_typer(webhooks.group, name="webhook")
 automation.add_typer(events.group, name="events")
 automation.add_typer(triggers.group, name="trigger")
