@@ -20,6 +20,7 @@ from ops.cli import (
     inspection,
     listening,
     publishing,
+    resending,
     running,
     scaffolding,
     service,
@@ -44,6 +45,7 @@ app = new_group(
 automation = new_group(help="Publish workflows, start runs, inspect them, send events and webhooks.", epilog=_EPILOG)
 listening.register(webhooks.group)
 automation.add_typer(webhooks.group, name="webhook")
+resending.register(events.group)
 automation.add_typer(events.group, name="events")
 automation.add_typer(triggers.group, name="trigger")
 automation.add_typer(dead_letters.group, name="dlq")

@@ -70,7 +70,7 @@ def send(
                 _print_refusal(error, number, len(bodies), output)
                 worst = max(worst, exit_code(error))
             else:
-                _print_decision(answer, number, len(bodies), output)
+                print_decision(answer, number, len(bodies), output)
     return worst
 
 
@@ -144,7 +144,7 @@ def _text(option: str, file: str) -> str:
         raise Refused("E_JSON_INVALID", f"{option} {file} is not UTF-8 text; expected JSON") from exc
 
 
-def _print_decision(answer: Answer, number: int, total: int, output: Output) -> None:
+def print_decision(answer: Answer, number: int, total: int, output: Output) -> None:
     document: dict[str, Any] = answer.document
     if output.as_json:
         output.record({"event": number, "of": total, "http_status": answer.status, **document})
@@ -152,7 +152,9 @@ def _print_decision(answer: Answer, number: int, total: int, output: Output) -> 
     age = document.get("key_age_seconds")
     remark = f" (key age: {duration(age)})" if isinstance(age, int | float) else ""
     status = paint_state(str(document.get("status")))
-    output.line(f"{number}/{total}  {answer.status} {printable(str(document.get('event_id')))}   {status}{remark}")
+    output.line(
+        f"{number}/{total}  {answer.status} {printable(str(document.get('event_id') or '-'))}   {status}{remark}"
+    )
 
 
 def _print_refusal(error: AutomationError, number: int, total: int, output: Output) -> None:

@@ -98,6 +98,13 @@ async def test_a_run_by_hand_is_made_found_again_listed_and_cancelled(database: 
         assert unknown.code == 3
         assert unknown.err.startswith("E_INVALID_PARAMETER")
 
+        resent = await a44(
+            "automation", "events", "resend", run_id, "--idempotency-key", "manual-inv_8812-again", "--json"
+        )
+        assert (resent.code, resent.document["status"]) == (0, "created"), resent.err
+        other = (await a44("automation", "show", resent.document["run_id"], "--json")).document
+        assert (other["input"], other["run_id"] == run_id) == ({"invoiceId": "inv_8812"}, False)
+
         assert (await a44("automation", "logs", run_id)).code == 0
         assert (await a44("automation", "show", "run_none")).code == 4
         assert (await a44("automation", "cancel", run_id)).out == f"{run_id}  cancelling\n"
