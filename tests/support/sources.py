@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,7 +32,16 @@ def name_of(path: Path) -> str:
 
 @functools.cache
 def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"), str(path))
+    """Without the collector: hypothesis is called back by it, and CPython 3.11 takes a call in the middle of making a
+    tree for a broken depth (SystemError: AST constructor recursion depth mismatch).
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(path.read_text("utf-8"), str(path))
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def docstrings(tree: ast.Module) -> set[int]:

@@ -56,8 +56,8 @@ class Load:
     async def webhook(self) -> None:
         number = len(self.run_ids)
         body = json.dumps({"lane": f"l{number % LANES}", "number": number}).encode()
-        signed = await asyncio.to_thread(self.client.sign, "trg_hooked_webhook", body)
-        answer = await asyncio.to_thread(self.client.deliver, signed.path, body, signed, f"hook-{number}")
+        signed = await asyncio.to_thread(self.client.sign, "trg_hooked_webhook", body, key=f"hook-{number}")
+        answer = await asyncio.to_thread(self.client.deliver, signed, body)
         assert answer.status == 202
         self.run_ids.append(answer.document["run_id"])
 

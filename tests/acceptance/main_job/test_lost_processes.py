@@ -156,8 +156,8 @@ async def test_webhooks_are_accepted_while_the_relay_is_away_and_run_when_it_is_
     await asyncio.to_thread(client.publish, collect([flows]))
     await stack.processes["relay"].kill()
     body = b'{"order":"o1"}'
-    signed = await asyncio.to_thread(client.sign, "trg_quick_webhook", body)
-    answer = await asyncio.to_thread(client.deliver, signed.path, body, signed, "k1")
+    signed = await asyncio.to_thread(client.sign, "trg_quick_webhook", body, key="k1")
+    answer = await asyncio.to_thread(client.deliver, signed, body)
     assert answer.status == 202
     run_id = answer.document["run_id"]
     assert (await document(client, run_id))["state"] == "accepted"

@@ -55,8 +55,7 @@ class Load:
             one = self.signed[number % LANES]
             headers = {
                 "Content-Type": "application/json",
-                "A44-Timestamp": one.timestamp,
-                "A44-Signature": one.signature,
+                **one.headers,
                 "A44-Idempotency-Key": f"hook-{number}",
             }
             await self._post(session, "hook", one.path, body_of(number % LANES), headers)

@@ -115,7 +115,8 @@ async def test_headers_that_come_a_byte_at_a_time_end_with_the_connection() -> N
         assert await reader.readuntil(b"hello")  # a whole one is answered, on the same connection
         async with asyncio.timeout(20):
             dribble = asyncio.create_task(_dribble(writer))
-            assert await reader.read() == b""
+            with suppress(ConnectionResetError):  # what it had not read when it closed
+                assert await reader.read() == b""
         dribble.cancel()
         writer.close()
     finally:
