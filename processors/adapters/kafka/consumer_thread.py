@@ -5,7 +5,9 @@ versions, and has a test that fails when it changes.
 """
 
 import asyncio
+import time
 from collections.abc import Coroutine, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -73,6 +75,13 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         if found:
             made._closed = True  # noqa: SLF001 - it has nothing open yet, and would complain
             raise Broken("E_INTERNAL", f"the Kafka client is not set up as it must be: {'; '.join(found)}")
+
+    async def _wakeup_timer_in_thread(self) -> None:
+        """Wake the loop that made us. Mode hands it a coroutine for that, which a loop that has ended never awaits."""
+        self.last_wakeup_at = time.monotonic()
+        await self.sleep(0)
+        with suppress(RuntimeError):  # it has ended
+            self.parent_loop.call_soon_threadsafe(int)
 
     def on_crash(self, msg: str, *fmt: Any, **_: Any) -> None:
         _log.warning("consumer_thread_crashed", reason=msg.format(*fmt))
