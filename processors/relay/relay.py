@@ -93,6 +93,7 @@ class _Relay:
         self._measures = measures
         self._numbering = Numbering(shard)
         self._epoch: int | None = None
+        self._leads = False  # as far as it knows: also while it has lost sight, until the shard is another's
         self._cursor = Cursor(0, 0)
         self._asked: frozenset[str] = frozenset()
         self._held: frozenset[str] = frozenset()
@@ -143,7 +144,7 @@ class _Relay:
         self._stand_by()
 
     def _stand_by(self) -> None:
-        self._epoch = None
+        self._epoch, self._leads = None, False
         for gauge in _GAUGES.values():
             self._measures.forget(gauge)  # the owner tells them
 
@@ -156,7 +157,7 @@ class _Relay:
         asked_at = time.monotonic()
         hold = await (self._store.take(self._owner) if self._epoch is None else self._store.renew(self._epoch))
         if hold is None:
-            if self._epoch is not None:
+            if self._leads:
                 _log.warning("relay_superseded", owner=self._owner)
             self._stand_by()
             return
@@ -168,7 +169,7 @@ class _Relay:
     async def _begin(self, hold: Hold) -> None:
         self._numbering.begin(await self._store.numbers())
         self._topics.expect(await self._store.topics())
-        self._epoch, self._cursor = hold.epoch, hold.cursor
+        self._epoch, self._cursor, self._leads = hold.epoch, hold.cursor, True
         self._refused.clear()  # perhaps buried meanwhile, by another relay or by us without an answer
         self._measures.count("relay_takeovers_total")
         _log.info("relay_begins", owner=self._owner, epoch=hold.epoch, cursor=tuple(hold.cursor))
@@ -240,7 +241,7 @@ class _Relay:
         progress = Progress(cursor, self._numbering.of_batch, self._topics.unkept(), dead)
         if not await self._store.advance(epoch, progress):
             _log.warning("relay_superseded", owner=self._owner, reason="while it published; its rows come again")
-            self._epoch = None
+            self._stand_by()
             return
         self._cursor = cursor
         self._numbering.keep_batch()

@@ -14,7 +14,8 @@ async def body(ctx, input):
 """
 
 MANY = """
-def sleeps(seconds, mark=None):
+def sleeps(seconds, mark=None, began=None):
+    if began: open(began, "w").close()
     time.sleep(seconds)
     if mark: open(mark, "w").close()
     return "slept"
@@ -31,7 +32,7 @@ async def body(ctx, input):
         while time.monotonic() < until: pass
     fn = {
         "quick": lambda: "quick",
-        "thread": lambda: sleeps(seconds, input.get("mark")),
+        "thread": lambda: sleeps(seconds, input.get("mark"), input.get("began")),
         "block": lambda: blocks(seconds),
         "async": lambda: asyncio.sleep(seconds, "slept"),
         "exit": lambda: sys.exit(3),

@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 import pytest_asyncio
+import structlog
 
 from ops.local.role_process import RoleProcess
 from processors.ports.relay import Cursor, OutboxRow, RelayStore
@@ -20,6 +21,10 @@ from tests.support.waiting import until
 KEYS = 10
 OWNER = "select owner = %s from automation.relay_shards"
 IS_OWNED = "select owner is not null from automation.relay_shards"
+ANOTHERS = (
+    "update automation.relay_shards set owner = 'second', epoch = epoch + 1,"
+    " lease_until = clock_timestamp() + interval '60 s'"
+)
 TAKEOVER_SECONDS = 40.0  # the lease of 6 s and a poll, on a machine that is busy
 
 
@@ -146,6 +151,19 @@ class Counts(Wrapped):
         return await super().send(batch)
 
 
+class LosesSight(Wrapped):
+    """What it is given never arrives, and it says so only when the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.was_asked, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def send(self, batch: Sequence[Outgoing]) -> list[Delivery | Unavailable | Refused]:
+        self.was_asked.set()
+        await self.go_on.wait()
+        return [Unavailable("E_KAFKA_UNAVAILABLE", "timed out") for _ in batch]
+
+
 class SlowReading:
     """The real store, whose rows come only when the test lets them."""
 
@@ -177,13 +195,22 @@ async def test_a_relay_that_could_not_renew_hands_nothing_over(stage: Stage) -> 
         await asyncio.wait_for(slow.has_read.wait(), 30)
         over = "select lease_until < clock_timestamp() from automation.relay_shards"
         await until(lambda: outbox.value(over), "the lease is over")
-        await outbox.conn.execute(
-            "update automation.relay_shards set owner = 'second', epoch = epoch + 1,"
-            " lease_until = clock_timestamp() + interval '60 s'"
-        )
+        await outbox.conn.execute(ANOTHERS)
         slow.go_on.set()
         await until(lambda: looks_for_the_shard(outbox), "it stands by")
         assert counts.sent == []
+
+
+async def test_an_owner_that_lost_sight_says_that_the_shard_is_anothers(stage: Stage) -> None:
+    """Stood still while its records timed out: it asks for the shard anew, and hears that somebody else has it."""
+    loses = LosesSight()
+    with structlog.testing.capture_logs() as said:
+        async with stage.writer() as outbox, stage.relay("first", loses.wrap):
+            await outbox.put("lost")
+            await asyncio.wait_for(loses.was_asked.wait(), 30)
+            await outbox.conn.execute(ANOTHERS)
+            loses.go_on.set()
+            await until(lambda: "relay_superseded" in [line["event"] for line in said], "it says so")
 
 
 async def looks_for_the_shard(outbox: Outbox) -> bool:
