@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from ops.composition.logging import configure_logging
-from ops.composition.roles import ROLE_RUNNERS
+from ops.composition.roles import runner_of
+from ops.composition.roles.parts import RoleRunner
 from ops.settings import Settings
 from ops.telemetry import exported
 from processors.adapters.postgres.migrations import check_schema
@@ -39,6 +40,7 @@ def _log_ready(role: str, details: Mapping[str, object]) -> None:
 async def up(settings: Settings, roles: Sequence[str], on_ready: Ready = _log_ready) -> None:
     """Run roles until told to stop. Raises AutomationError for what keeps a role from starting."""
     configure_logging(settings.log_level)
+    runners = {role: runner_of(role) for role in roles}
     gc.freeze()  # what was imported stays
     gc.set_threshold(*GC_THRESHOLDS)
     await check_schema(settings.postgres_dsn)
@@ -49,16 +51,16 @@ async def up(settings: Settings, roles: Sequence[str], on_ready: Ready = _log_re
             measures.set("role_up", 1, role)
             on_ready(role, {**details, **address})
 
-        await _run(settings, tuple(dict.fromkeys(roles)), ready, measures)
+        await _run(settings, runners, ready, measures)
 
 
-async def _run(settings: Settings, roles: Sequence[str], on_ready: Ready, measures: Measures) -> None:
+async def _run(settings: Settings, runners: Mapping[str, RoleRunner], on_ready: Ready, measures: Measures) -> None:
     stop = asyncio.Event()
     tasks: dict[asyncio.Task[None], str] = {}
     _obey_signals(stop, tasks)
-    for role in roles:
+    for role, run in runners.items():
         measures.set("role_up", 0, role)
-        tasks[asyncio.create_task(ROLE_RUNNERS[role](settings, stop, on_ready, measures), name=role)] = role
+        tasks[asyncio.create_task(run(settings, stop, on_ready, measures), name=role)] = role
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     early = not stop.is_set()
     if early:
@@ -73,7 +75,7 @@ async def _run(settings: Settings, roles: Sequence[str], on_ready: Ready, measur
             raise Broken("E_INTERNAL", f"the role {role} failed: {failure!r}") from failure
     if early:
         raise Broken("E_INTERNAL", "a role ended by itself")
-    _log.info("stopped", roles=list(roles))
+    _log.info("stopped", roles=list(runners))
 
 
 def _obey_signals(stop: asyncio.Event, tasks: Mapping[asyncio.Task[None], str]) -> None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ops.composition.roles import topic_specs
+from ops.composition.roles.parts import topic_specs
 from ops.settings import Settings
 from processors.adapters.kafka.admin import KafkaAdmin
 from processors.adapters.postgres.held_topics import HeldTopics, open_held_topics

@@ -24,9 +24,8 @@ async def stubborn(settings, stop, on_ready, measures):
 def ready(role, details):
     print("ready", flush=True)
 
-process.ROLE_RUNNERS = {"gateway": stubborn}
 process.LONGEST_STOP_SECONDS = float(sys.argv[1])
-asyncio.run(process._run(None, ("gateway",), ready, Measures()))
+asyncio.run(process._run(None, {"gateway": stubborn}, ready, Measures()))
 """
 
 
