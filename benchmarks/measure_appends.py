@@ -35,6 +35,7 @@ from schemas.records import Kind, Record, Status
 BATCHES = 10  # a turn
 RUNS, STEPS = 200, ("one", "two", "three")  # a batch: three records of each of so many runs
 LEASE = 600.0
+DEAD_LETTERS = "a44.dead-letters.v1"
 FENCE = {"session": 0, "epoch": 0, "lease": LEASE}
 
 
@@ -47,7 +48,8 @@ async def measure_on(servers: EmbeddedStack, scale: Scale) -> Figures:
     turns = scale.of(20, 8)
     by_journal = by_hand = 0.0
     async with own_database(servers) as dsn:
-        journal, conn, made = PostgresJournal(dsn, "bench", LEASE), await connect(dsn, "bench"), _batches()
+        journal, made = PostgresJournal(dsn, "bench", LEASE, DEAD_LETTERS), _batches()
+        conn = await connect(dsn, "bench")
         await journal.open()
         for turn in range(turns + 1):
             seconds = await _by_journal(journal, list(itertools.islice(made, BATCHES)))
@@ -82,7 +84,7 @@ async def _by_hand(conn: AsyncConnection[Any], batches: Sequence[Batch]) -> floa
 
 def _insert(batch: Batch) -> tuple[str, Mapping[str, Any]]:
     """The INSERT of a batch, with its arrays as they go over the wire."""
-    text, params = plan(batch, FENCE).statements[-1]
+    text, params = plan(batch, FENCE, DEAD_LETTERS).statements[-1]
     return text, with_literals(params)
 
 

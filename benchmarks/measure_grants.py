@@ -128,7 +128,7 @@ def _figures(empty: Subject, full: Subject) -> Figures:
 async def _subject(resources: AsyncExitStack, servers: EmbeddedStack, size: Size) -> Subject:
     dsn = await resources.enter_async_context(own_database(servers))
     await _fill(servers, dsn, size)
-    subject = Subject(PostgresJournal(dsn, "bench", LEASE), PostgresSchedule(dsn))
+    subject = Subject(PostgresJournal(dsn, "bench", LEASE, "a44.dead-letters.v1"), PostgresSchedule(dsn))
     resources.push_async_callback(subject.aclose)
     await subject.open()
     return subject

@@ -19,7 +19,7 @@ from schemas.commands import StepCommand, decode_commands
 
 async def run(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measures: Measures) -> None:
     topics = topics_of(settings)
-    journal = PostgresJournal(settings.postgres_dsn, settings.owner, settings.lease_seconds)
+    journal = PostgresJournal(settings.postgres_dsn, settings.owner, settings.lease_seconds, topics.dead_letters)
     notifier = Notifier(settings.postgres_dsn)
 
     def tell() -> None:

@@ -32,10 +32,11 @@ TRIES = 3
 
 
 class PostgresJournal:
-    """`lease` is in seconds. `owner` names the process to people."""
+    """`lease` is in seconds. `owner` names the process to people. Dead letters are told on `dead_letters_topic`."""
 
-    def __init__(self, dsn: str, owner: str, lease: float) -> None:
+    def __init__(self, dsn: str, owner: str, lease: float, dead_letters_topic: str) -> None:
         self._dsn = dsn
+        self._dead_letters_topic = dead_letters_topic
         self._owner = owner
         self._lease = lease
         self._clock = DatabaseClock()
@@ -89,7 +90,7 @@ class PostgresJournal:
             sent = time.monotonic()
             fence = {"session": self._session, "epoch": self._epoch, "lease": self._lease}
             try:
-                plan = journal_batch.plan(batch, fence)
+                plan = journal_batch.plan(batch, fence, self._dead_letters_topic)
                 results = await commit(self._connected(), plan.statements)
             except UnicodeEncodeError as exc:
                 raise Broken("E_INTERNAL", "a batch holds text with half of a surrogate pair") from exc

@@ -35,7 +35,7 @@ class Plan:
         return found
 
 
-def plan(batch: Batch, fence: Mapping[str, Any]) -> Plan:
+def plan(batch: Batch, fence: Mapping[str, Any], dead_letters_topic: str) -> Plan:
     """The first statement proves the session; the last ones tell the world."""
     sql = statements("executor")
     session = {"session": fence["session"]}
@@ -57,6 +57,9 @@ def plan(batch: Batch, fence: Mapping[str, Any]) -> Plan:
         made.statements.append((sql["set_crashes"], {**counts, **session}))
     if batch.ends or batch.rests:
         _settle(made, batch, session)
+    if dead := [end for end in batch.ends if end.dead_letter_id is not None]:
+        letters = {"run_ids": [end.run_id for end in dead], "dead_letter_ids": [end.dead_letter_id for end in dead]}
+        made.statements.append((sql["announce_letters"], {**letters, "dead_letters_topic": dead_letters_topic}))
     if batch.announcements:
         told = batch.announcements
         values = {

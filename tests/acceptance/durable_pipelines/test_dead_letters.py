@@ -14,6 +14,7 @@ from tests.support.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 PERSONAL = "Maria da Silva, CPF 123.456.789-09"
+DEAD_LETTERS = "a44.dead-letters.v1"
 LETTERS = "select reason, error_code, summary from automation.dead_letters where run_id = %s"
 
 
@@ -114,6 +115,14 @@ async def test_three_attempts_then_the_dead_letters_never_a_fourth(relayops: Rel
     assert attempts == [(1, "failed", False), (2, "failed", False), (3, "failed", True)]
     ((reason, code, summary),) = await relayops.rows(LETTERS, run["run_id"])
     assert (reason, summary) == ("max_attempts_exceeded", f"step extract failed with {code} on attempt 3")
+    ((envelope,),) = await relayops.rows(
+        "select envelope from automation.dead_letters where run_id = %s", run["run_id"]
+    )
+
+    async def is_told() -> bool:
+        return envelope.encode() in values_of(relayops.stack.kafka_bootstrap, DEAD_LETTERS)
+
+    await until(is_told, "the letter is told on its topic, as the table has it", PATIENCE)
     await relayops.tenant.send("invoice-after-it")  # whatever would come by itself has come by then
     await relayops.tenant.ended("invoice-after-it")
     assert relayops.extractions(document) == 3

@@ -11,7 +11,7 @@ from processors.ports.measures import Measures
 from processors.ports.runs import Grant, NewRun
 from processors.scheduler.scheduler import Scheduler
 from tests.integration.executor.scripted_bodies import Script, ScriptedBodies
-from tests.integration.log.lab import Lab
+from tests.integration.log.lab import DEAD_LETTERS, Lab
 from tests.support.waiting import until
 
 RUN_EVENTS = "t.run-events"
@@ -63,7 +63,7 @@ class Works:
         gates: Sequence[str] = (),
     ) -> Working:
         """`gates` are the steps that wait from its first moment on."""
-        journal = PostgresJournal(self.lab.dsn, owner, lease)
+        journal = PostgresJournal(self.lab.dsn, owner, lease, DEAD_LETTERS)
         executor = Executor(journal, kind_of, RUN_EVENTS, slots, lease, measures=measures)
         bodies = ScriptedBodies(executor.listener, self._script_of)
         for name in gates:

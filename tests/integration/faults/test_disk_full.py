@@ -25,7 +25,7 @@ from schemas.errors import Unavailable
 from tests.integration.faults.gateways import open_gateway
 from tests.integration.faults.own_postgres import own_postgres
 from tests.integration.gateway.conftest import Answer, Gateway
-from tests.integration.log.lab import end_of, entry_of, open_lab
+from tests.integration.log.lab import DEAD_LETTERS, end_of, entry_of, open_lab
 from tests.support.databases import with_database
 from tests.support.waiting import until
 
@@ -135,7 +135,7 @@ async def test_a_journal_keeps_its_runs_over_a_full_disk(disk: SmallDisk, log: s
     async with open_lab(log) as lab:
         await lab.queue()
         await lab.make([lab.run() for _ in range(40)])
-        journal = PostgresJournal(log, "executor-1", 120.0)
+        journal = PostgresJournal(log, "executor-1", 120.0, DEAD_LETTERS)
         await journal.open()
         claims = await lab.claim(journal)
         value = f'"{LARGE}"'

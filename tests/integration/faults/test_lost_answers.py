@@ -74,7 +74,7 @@ async def test_a_door_finds_out_by_the_key(lab: Lab, wire: Wire, *, arrives: boo
 async def test_a_journal_finds_out_by_epoch_and_batch(lab: Lab, wire: Wire, *, arrives: bool) -> None:
     await lab.queue(limit=1)
     await lab.make([lab.run() for _ in range(2)])
-    journal = PostgresJournal(wire.dsn, "executor-1", 30.0)
+    journal = PostgresJournal(wire.dsn, "executor-1", 30.0, DEAD_LETTERS)
     await journal.open()
     (claim,) = await lab.claim(journal)
     met = lose_the_next_commit(wire, arrives=arrives)

@@ -146,7 +146,7 @@ async def _by_ingest(dsn: str, runs: list[NewRun]) -> None:
 
 async def _work(dsn: str, done: Counter[str], stop: asyncio.Event) -> None:
     """An executor in small: one record a run, then its end."""
-    journal = PostgresJournal(dsn, "executor-1", PATIENT)
+    journal = PostgresJournal(dsn, "executor-1", PATIENT, DEAD_LETTERS)
     await journal.open()
     batch = Batch(look_for_granted=True, room=20)
     while not stop.is_set():

@@ -203,7 +203,7 @@ class Lab:
         return door
 
     async def journal(self, lease: float = 30.0, owner: str = "executor-1") -> PostgresJournal:
-        journal = PostgresJournal(self.dsn, owner, lease)
+        journal = PostgresJournal(self.dsn, owner, lease, DEAD_LETTERS)
         self._resources.push_async_callback(journal.aclose)
         await journal.open()
         return journal

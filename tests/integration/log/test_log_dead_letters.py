@@ -1,4 +1,6 @@
-"""What a run's dead letter keeps: the envelope as it came, whichever way it is read."""
+"""What a run's dead letter keeps and tells: the envelope as it came, whichever way it is read."""
+
+import json
 
 import msgspec
 import pytest
@@ -8,7 +10,7 @@ from processors.ports.runs import NewRun
 from schemas.envelope import Envelope, decode_envelope
 from schemas.records import ErrorInfo
 from schemas.stored_bodies import described
-from tests.integration.log.lab import Lab
+from tests.integration.log.lab import DEAD_LETTERS, Lab, end_of
 
 DATA = r'{"n":1.10, "big":1180591620717411303424,"none":null, "text":"\u0041\"é\/", "deep":[[],{}]}'
 MOMENTS = ["2026-07-19T14:02:11Z", "2026-07-19T14:02:11.8Z", "2026-07-19T14:02:11.884Z", "2026-07-19T14:02:11.884100Z",
@@ -81,4 +83,34 @@ async def test_the_envelope_of_a_dead_letter_is_the_one_that_came_byte_for_byte(
     await journal.commit(Batch(ends=[letter_of(claim)]))
     (kept,) = await lab.column("select envelope from automation.dead_letters")
     assert kept == sent
+    assert await lab.column("select convert_from(value, 'UTF8') from automation.outbox") == [sent]
     assert decode_envelope(kept.encode()) == envelope
+
+
+async def test_a_runs_dead_letter_is_told_on_its_topic_by_the_commit_that_ends_the_run(lab: Lab) -> None:
+    await lab.queue()
+    await lab.make([lab.run(), lab.run()])
+    journal = await lab.journal()
+    well, ill = await lab.claim(journal)
+    await journal.commit(Batch(ends=[end_of(well), letter_of(ill)]))
+    (told,) = await lab.rows("select topic, partition_key, headers, convert_from(value, 'UTF8') as value, xid::text"
+                             " from automation.outbox")  # fmt: skip
+    (letter,) = await lab.rows("select dead_letter_id, envelope, xmin::text from automation.dead_letters")
+    assert (told["topic"], told["partition_key"]) == (DEAD_LETTERS, letter["dead_letter_id"])
+    assert told["value"] == letter["envelope"]
+    assert told["xid"] == letter["xmin"]
+    assert json.loads(told["headers"]) == {
+        "a44-dead-letter-id": letter["dead_letter_id"],
+        "a44-error-code": "E_UPSTREAM_503",
+        "a44-run-id": ill.run_id,
+    }
+
+
+async def test_an_end_that_was_no_longer_the_sessions_tells_of_no_dead_letter(lab: Lab) -> None:
+    await lab.queue()
+    await lab.make([lab.run()])
+    (claim,) = await lab.claim(await lab.journal())
+    other = await lab.journal(owner="executor-2")
+    await other.commit(Batch(ends=[letter_of(claim)]))
+    assert await lab.rows("select from automation.dead_letters") == []
+    assert await lab.rows("select from automation.outbox") == []

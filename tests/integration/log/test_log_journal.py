@@ -13,7 +13,7 @@ from processors.adapters.postgres.journal import PostgresJournal
 from processors.ports.journal import Announcement, Batch, Claim, Entry, Release, RunEnd, SessionOver
 from schemas.errors import Broken, Unavailable
 from schemas.records import RUN_ITEM, ErrorInfo, Kind, Record, Status
-from tests.integration.log.lab import PROJECT, Lab, end_of, entry_of, rest_of
+from tests.integration.log.lab import DEAD_LETTERS, PROJECT, Lab, end_of, entry_of, rest_of
 
 HOUR = timedelta(hours=1)
 
@@ -323,7 +323,7 @@ async def test_a_batch_that_holds_what_cannot_be_stored_says_so_and_harms_nothin
 
 
 async def test_without_postgres_there_is_no_session() -> None:
-    journal = PostgresJournal("postgresql://a44@127.0.0.1:1/none?connect_timeout=1", "executor-1", 30.0)
+    journal = PostgresJournal("postgresql://a44@127.0.0.1:1/none?connect_timeout=1", "executor-1", 30.0, DEAD_LETTERS)
     with pytest.raises(Unavailable):
         await journal.open()
     await journal.aclose()

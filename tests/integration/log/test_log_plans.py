@@ -66,6 +66,7 @@ SEEN = Guarded("ingest", "note_events", {**KEYS, **EVENTS, "direct": [False] * R
 ONE = {"projects": [PROJECT], "queues": [QUEUE]}
 HOT_LANE = {**ONE, "lanes": ["hot"]}
 NONE = [None] * ROOM
+LETTERS = [f"dlq_{number:026}" for number in range(ROOM)]
 ENDS = {"state": ["succeeded"] * ROOM, **dict.fromkeys(("result", "error_code", "error", "reason", "summary"), NONE)}
 GUARDED = (
     Guarded("executor", "claim_any", {"room": ROOM, "session": 2}, 25 * ROOM),
@@ -91,6 +92,12 @@ GUARDED = (
         25 * ROOM,
     ),
     Guarded("executor", "end_runs", {"run_id": runs(61001), "dead_letter_id": NONE, **ENDS, "session": 1}, 25 * ROOM),
+    Guarded(
+        "executor",
+        "announce_letters",
+        {"run_ids": runs(61001), "dead_letter_ids": LETTERS, "dead_letters_topic": "t"},
+        10 * ROOM,
+    ),
     SEEN,
     Guarded("grants", "create_runs", columns_of_runs(), 60 * ROOM, after=SEEN),
     Guarded("door", "read_keys", KEYS, 10 * ROOM),

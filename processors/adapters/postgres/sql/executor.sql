@@ -169,6 +169,18 @@ select run_id, project_id, workflow_id, definition_id, version, outcome, fence, 
        input_ref
   from ended;
 
+-- name: announce_letters
+-- The dead letters that these ends have made, told as ingest tells those of records. After end_runs.
+insert into automation.outbox (topic, partition_key, headers, value)
+select %(dead_letters_topic)s, d.dead_letter_id,
+       json_build_object('a44-dead-letter-id', d.dead_letter_id, 'a44-error-code', d.error_code,
+                         'a44-run-id', d.run_id)::text,
+       convert_to(d.envelope, 'UTF8')
+  from unnest(%(run_ids)s::text[], %(dead_letter_ids)s::text[]) as u (run_id, dead_letter_id)
+  join automation.dead_letters d
+    on d.dead_letter_id = u.dead_letter_id collate "C" and d.run_id = u.run_id collate "C"
+ where d.dead_letter_id = any(%(dead_letter_ids)s::text[]);
+
 -- name: pass_lanes
 -- The turn of a lane goes to its next run, or the lane is free. After end_runs, under lock_lanes.
 with ended as materialized (
