@@ -55,6 +55,7 @@ CODES: Mapping[str, Code] = {
     "E_NONDETERMINISTIC_REPLAY": Code(409, "The body took another way than the recorded one"),
     "E_NOT_FOUND": Code(404, "There is nothing at this address"),
     "E_OVERLOADED": Code(429, "The service has too much to do now"),
+    "E_PROJECT_NOT_FOUND": Code(404, "The project does not exist"),
     "E_RATE_LIMITED": Code(429, "The project sends more than it may"),
     "E_RECORD_TOO_LARGE": Code(413, "The broker refuses a record for its size"),
     "E_REDRIVE_EMPTY": Code(409, "Nothing can be redriven"),

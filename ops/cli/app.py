@@ -19,6 +19,7 @@ from ops.cli import (
     events,
     inspection,
     listening,
+    projects,
     publishing,
     resending,
     running,
@@ -49,6 +50,7 @@ resending.register(events.group)
 automation.add_typer(events.group, name="events")
 automation.add_typer(triggers.group, name="trigger")
 automation.add_typer(dead_letters.group, name="dlq")
+automation.add_typer(projects.group, name="project")
 publishing.register(automation)
 running.register(automation)
 inspection.register(automation)

@@ -114,6 +114,18 @@ class Client:
         """Order that dead letters run again, or ask what would come of it."""
         return self._object("POST", "/dead-letters/redrive", json.dumps(dict(fields), ensure_ascii=False).encode())
 
+    def projects(self, *, limit: int) -> dict[str, Any]:
+        """Up to `limit` known projects with the figures that are their own."""
+        return self._pages("/projects", "projects", limit, {})
+
+    def project(self, project_id: str) -> dict[str, Any]:
+        return self._object("GET", f"/projects/{quote(project_id, safe='')}")
+
+    def set_project(self, project_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Set figures of a project; None takes the installation's."""
+        body = json.dumps(dict(fields), ensure_ascii=False).encode()
+        return self._object("POST", f"/projects/{quote(project_id, safe='')}", body)
+
     def cancel(self, run_id: str, reason: str | None = None) -> dict[str, Any]:
         body = json.dumps({"reason": reason} if reason else {}).encode()
         return self._object("POST", f"/runs/{quote(run_id, safe='')}/cancel", body)

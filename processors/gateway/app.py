@@ -25,8 +25,9 @@ from processors.gateway.openapi import ApiDocument
 from processors.gateway.parts import Parts
 from processors.gateway.polling import SharedPoll
 from processors.gateway.problems import answer_errors
+from processors.gateway.projects import ProjectFigures
 from processors.gateway.publications import Publications
-from processors.gateway.rates import RateLimits, Rates, no_rates
+from processors.gateway.rates import RateLimits
 from processors.gateway.redrives import RedriveOrders
 from processors.gateway.run_views import RunViews
 from processors.gateway.signatures import HookSecrets, MasterKey, NoSecrets
@@ -35,6 +36,7 @@ from processors.ports.catalog import Catalog
 from processors.ports.dead_letters import DeadLetters
 from processors.ports.door import Door
 from processors.ports.measures import Measures
+from processors.ports.projects import Projects
 from processors.ports.redrives import Redrives
 from processors.ports.run_queries import History, RunQueries
 from processors.ports.secrets import Secrets
@@ -56,12 +58,12 @@ def build_app(
     tokens: Tokens,
     letters: DeadLetters,
     redrives: Redrives,
+    projects: Projects,
     master_key: bytes,
     limits: Limits | None = None,
     measures: Measures | None = None,
     storage: Storage | None = None,
     secrets: Secrets | None = None,
-    rates: Rates | None = None,
 ) -> web.Application:
     """Raises Refused E_CONFIG for a master key that is too short."""
     allowed = limits or Limits()
@@ -76,7 +78,7 @@ def build_app(
         states=SharedLookup(queries.states),
         ends=SharedPoll(partial(queries.ended, limit=allowed.attempts)),
         news=SharedPoll(queries.news),
-        rates=RateLimits(rates or no_rates),
+        rates=RateLimits(projects.rates),
         measures=measures or Measures(),
         storage=storage,
     )
@@ -85,6 +87,7 @@ def build_app(
     app[ENDS] = parts.ends
     app[RATES] = parts.rates
     app.add_routes([*_routes(parts), *_dead_letters(DeadLetterViews(parts, letters), RedriveOrders(parts, redrives))])
+    app.add_routes(_projects(ProjectFigures(parts, projects)))
     app.on_shutdown.append(_stopping(parts))
     return app
 
@@ -122,6 +125,14 @@ def _dead_letters(views: DeadLetterViews, orders: RedriveOrders) -> list[web.Rou
         web.get(f"{_API}/dead-letters/stats", views.stats),
         post(f"{_API}/dead-letters/redrive", orders.redrive),
         web.get(f"{_API}/dead-letters/{{letter}}", views.show),
+    ]
+
+
+def _projects(figures: ProjectFigures) -> list[web.RouteDef]:
+    return [
+        web.get(f"{_API}/projects", figures.list_projects),
+        web.get(f"{_API}/projects/{{project}}", figures.show),
+        web.post(f"{_API}/projects/{{project}}", figures.change, expect_handler=answer_expectation),
     ]
 
 

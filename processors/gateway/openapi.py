@@ -17,6 +17,7 @@ from processors.gateway.event_forms import NDJSON, EventFields
 from processors.gateway.keys import HEADER as KEY_HEADER
 from processors.gateway.manual import RunFields
 from processors.gateway.problems import PROBLEM, REQUEST_ID
+from processors.gateway.projects import PROJECTS_A_PAGE, ProjectFields
 from processors.gateway.publications import PublicationFields, RotationFields
 from processors.gateway.redrives import RedriveFields
 from processors.gateway.run_views import CancelFields
@@ -95,6 +96,11 @@ _LETTERS: Mapping[str, Schema] = {
 _REDRIVE = _object(
     {"redrive_id": {"type": ["string", "null"]}, "letters": {"type": "integer"}, "skipped": {"type": "object"}},
 )
+_PROJECT = _object(
+    {"project_id": _TEXT, "dedup_window_hours": {"type": ["number", "null"]},
+     "events_per_second": {"type": ["number", "null"]}, "in_force": {"type": "object"},
+     "updated_at": {"type": ["string", "null"]}},
+)  # fmt: skip
 
 OPERATIONS: Final[Sequence[Operation]] = (
     Operation("get", "/healthz", "The process answers", {200: _object({"status": _TEXT})}, None, problems=()),
@@ -201,6 +207,16 @@ OPERATIONS: Final[Sequence[Operation]] = (
         "get", f"{API}/dead-letters/{{letter}}", "One dead letter; `whole`: with what it keeps, audited",
         {200: _LETTER},
         query={"attempts": {"type": "boolean", "default": False}, "whole": {"type": "boolean", "default": False}},
+    ),
+    Operation(
+        "get", f"{API}/projects", "The known projects with the figures that are their own, by name",
+        {200: _object({"projects": _list(_PROJECT), "next": {"type": ["string", "null"]}})}, "operator",
+        query={"limit": {"type": "integer", "minimum": 1, "default": PROJECTS_A_PAGE}, "after": _TEXT},
+    ),
+    Operation("get", f"{API}/projects/{{project}}", "The figures of a project, and those in force", {200: _PROJECT}),
+    Operation(
+        "post", f"{API}/projects/{{project}}", "Set figures of a project; null takes the installation's",
+        {200: _PROJECT}, "operator", ProjectFields, problems=_BODY_PROBLEMS,
     ),
     Operation(
         "post", "/v1/{project}/{trigger}", "A webhook: signed bytes, verified before they are read",

@@ -17,11 +17,6 @@ Rates = Callable[[], Awaitable[Mapping[str, float]]]
 _log = structlog.get_logger(__name__)
 
 
-async def no_rates() -> Mapping[str, float]:
-    """Where nothing is limited."""
-    return {}
-
-
 class RateLimits:
     """`fetch` answers how many a second, by project; projects that are not named have no limit."""
 

@@ -41,12 +41,12 @@ async def run(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measur
             PostgresTokens(quick),
             PostgresDeadLetters(pool),
             PostgresRedrives(pool),
+            PostgresProjects(quick),
             settings.master_key_bytes(),
             Limits(dedup_window=window, redrive_rate=settings.redrive_rate),
             measures,
             storage_of(settings),
             SecretStore(settings.secrets_file),
-            PostgresProjects(quick).rates,
         )
         listening = asyncio.create_task(listen(settings.postgres_dsn, {Channel.ENDED: app[ENDS].hurry}, stop, measures))
         site = await serve(app, settings.gateway_host, settings.gateway_port)

@@ -9,6 +9,7 @@ from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
 from processors.adapters.postgres.dead_letters import PostgresDeadLetters
 from processors.adapters.postgres.door import PostgresDoor
+from processors.adapters.postgres.projects import PostgresProjects
 from processors.adapters.postgres.redrives import PostgresRedrives
 from processors.adapters.postgres.run_queries import PostgresRunQueries
 from processors.adapters.postgres.tokens import PostgresTokens
@@ -39,6 +40,7 @@ async def open_gateway(dsn: str, *, patience: float) -> AsyncIterator[Gateway]:
             tokens,
             PostgresDeadLetters(pool),
             PostgresRedrives(pool),
+            PostgresProjects(quick),
             MASTER_KEY,
             Limits(),
         )

@@ -172,12 +172,12 @@ async def gateway(
             tokens,
             letters,
             redrives,
+            PostgresProjects(pool),
             MASTER_KEY,
             limits,
             measures,
             storage,
             kept,
-            PostgresProjects(pool).rates,
         )
         site = await serve(app, "127.0.0.1", 0)
         stack.push_async_callback(site.stop)

@@ -14,6 +14,7 @@ from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
 from processors.adapters.postgres.dead_letters import PostgresDeadLetters
 from processors.adapters.postgres.door import PostgresDoor
+from processors.adapters.postgres.projects import PostgresProjects
 from processors.adapters.postgres.redrives import PostgresRedrives
 from processors.adapters.postgres.run_queries import PostgresRunQueries
 from processors.adapters.postgres.tokens import PostgresTokens
@@ -44,6 +45,7 @@ async def _site(dsn: str) -> AsyncIterator[tuple[RunningSite, str, PostgresCatal
             tokens,
             PostgresDeadLetters(pool),
             PostgresRedrives(pool),
+            PostgresProjects(pool),
             MASTER_KEY,
             Limits(),
         )
