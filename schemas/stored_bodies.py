@@ -12,8 +12,10 @@ from typing import Final
 
 import msgspec
 
+from schemas.errors import Refused
 from schemas.ids import is_project_id
 
+MOST_BODY: Final = 1_000_000  # bytes of a body, by whichever way it comes: leaves room for the envelope in a record
 MOST_INLINE: Final = 256 * 1024  # bytes: what is larger goes to storage where there is one
 NOTHING: Final = "null"  # the data of what has its data elsewhere
 _REFERENCE = re.compile(r"\A([0-9]{8})/([a-z][a-z0-9_-]{1,62})/([0-9a-f]{64})\Z")
@@ -52,6 +54,19 @@ def too_large_to_travel(project_id: str, data: str, now: datetime) -> StoredBody
         return None
     digest = hashlib.sha256(content).hexdigest()
     return StoredBody(Reference(now.strftime("%Y%m%d"), project_id, digest), content)
+
+
+def check_size(data: str) -> None:
+    """Raises Refused E_BODY_TOO_LARGE for data that no door would have taken."""
+    if len(data) > MOST_BODY // 4 and len(data.encode()) > MOST_BODY:
+        raise too_large(len(data.encode()))
+
+
+def too_large(size: int) -> Refused:
+    return Refused(
+        "E_BODY_TOO_LARGE",
+        f"the data has {size} bytes, {MOST_BODY} are the most by any way in; send a reference to large data instead",
+    )
 
 
 def standing_for(body: StoredBody) -> str:

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
+from schemas.stored_bodies import MOST_BODY
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`body` leaves room under the broker's usual record limit of 1 MiB for the envelope around it; `batch` is how many
-    events one request may hold, `bodies` how many bytes all requests together.
-    """
+    """`batch` is how many events one request may hold, `bodies` how many bytes all requests together."""
 
-    body: int = 1_000_000
+    body: int = MOST_BODY
     bodies: int = 64_000_000
     batch: int = 1_000
     publication: int = 16_000_000

@@ -29,6 +29,7 @@ from schemas.errors import AutomationError, Refused, Unavailable
 from schemas.framing import Writers, decode_records
 from schemas.ids import MAX_MILLIS, computed_dead_letter_id, event_millis
 from schemas.redacted_text import without_secrets
+from schemas.stored_bodies import check_size
 
 SEQ_HEADER = "a44-seq"
 TOO_OLD = "E_EVENT_TOO_OLD"
@@ -125,9 +126,10 @@ class Ingest:
         """What the event makes. Data that lies in storage is read where a trigger asks for the event: its filter may
         look at it, and a run of what cannot be read any more is not begun. Raises `Unavailable`.
         """
-        if envelope.data_ref is None or not is_wanted(snapshot, envelope):
-            return match(snapshot, envelope, millis=millis, now=now)
         try:
+            check_size(envelope.data)
+            if envelope.data_ref is None or not is_wanted(snapshot, envelope):
+                return match(snapshot, envelope, millis=millis, now=now)
             return match(snapshot, envelope, millis=millis, now=now, stored=await self._stored(envelope))
         except Refused as refused:
             return [refused]

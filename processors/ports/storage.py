@@ -11,8 +11,8 @@ class Storage(Protocol):
         """Durable when it returns; a repetition puts the same object. Raises `Unavailable` E_STORAGE_UNAVAILABLE."""
 
     async def get(self, reference: Reference) -> bytes:
-        """The content, proven by its hash. Raises `Unavailable` E_STORAGE_UNAVAILABLE, and `Refused`
-        E_STORED_BODY_MISSING where it is not there or is another.
+        """The content, proven by its hash. Raises `Unavailable` E_STORAGE_UNAVAILABLE, and `Refused`:
+        E_STORED_BODY_MISSING where it is not there or is another, E_BODY_TOO_LARGE where it is more than doors take.
         """
 
     async def days(self) -> Sequence[str]:

@@ -20,7 +20,7 @@ from obstore.exceptions import BaseError
 from obstore.store import LocalStore, S3Store
 
 from schemas.errors import Refused, Unavailable
-from schemas.stored_bodies import Reference, StoredBody, is_content_of, parsed
+from schemas.stored_bodies import MOST_BODY, Reference, StoredBody, is_content_of, parsed, too_large
 
 _Answer = TypeVar("_Answer")
 _log = structlog.get_logger("storage")
@@ -80,6 +80,8 @@ class ObjectStorage:
     async def get(self, reference: Reference) -> bytes:
         try:
             found = await _reached(obstore.get_async(self._store, str(reference)))
+            if found.meta["size"] > MOST_BODY:  # a producer may have put anything there
+                raise too_large(found.meta["size"])
             content = bytes(await _reached(found.bytes_async()))
         except FileNotFoundError as exc:
             self._look_for_root()

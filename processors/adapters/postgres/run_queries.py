@@ -157,14 +157,14 @@ class PostgresRunQueries:
 
 def _spans(event_id: str, taken_at: datetime | None) -> list[tuple[int, int]]:
     """Where the ids of an event's runs may lie, in milliseconds: at the time that its id tells, and where that is not
-    believed, shortly before it was decided.
+    believed, about when it was decided: ingest's reckoning of the database's clock may be a little ahead of it.
     """
     told = event_millis(event_id)
     spans = [] if told is None else [(told, told)]
     if taken_at is not None:
         taken = int(taken_at.timestamp() * 1000)
         if told is None or abs(told - taken) > DAY_MILLIS - _LONGEST_COMMIT_MILLIS:
-            spans.append((max(taken - _LONGEST_COMMIT_MILLIS, 0), taken))
+            spans.append((max(taken - _LONGEST_COMMIT_MILLIS, 0), taken + _LONGEST_COMMIT_MILLIS))
     return spans
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -267,6 +268,21 @@ async def test_b09_events_of_a_producer_are_found_by_its_own_id_and_by_its_proje
 async def test_an_event_that_is_not_there_is_not_found(gateway: Gateway, event: str) -> None:
     answer = await gateway.call("GET", f"{EVENTS}/{event}")
     assert (answer.status, answer.code) == (404, "E_EVENT_NOT_FOUND")
+
+
+async def test_runs_of_an_event_with_an_id_of_its_own_are_found_though_ingest_reckons_a_little_ahead(
+    gateway: Gateway, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a run has its time from ingest, which carries the database's clock on by its own."""
+    reckoned = PostgresIngestLog.now
+    monkeypatch.setattr(PostgresIngestLog, "now", lambda log: reckoned(log) + timedelta(seconds=2))
+    told = Envelope(
+        id="mine-1", type="billing.invoice.finalized", idempotency_key="k", partition_key="p",
+        occurred_at="2026-07-19T14:00:00Z", data="1", project_id=PROJECT,
+    )  # fmt: skip
+    await ingested(gateway, encode_envelope(told))
+    answer = await gateway.call("GET", f"{EVENTS}/mine-1")
+    assert [run["workflow_id"] for run in answer.body["runs"]] == ["wf_invoice_settle"]
 
 
 async def ingested(gateway: Gateway, *direct: bytes) -> None:

@@ -10,7 +10,7 @@ import pytest
 from processors.adapters.objects.storage import ObjectStorage, open_storage
 from schemas.envelope import Envelope, decode_envelope
 from schemas.stored_bodies import parsed
-from tests.integration.gateway.conftest import WORKFLOW, Gateway
+from tests.integration.gateway.conftest import WORKFLOW, Answer, Gateway
 
 INLINE, MOST = 262_144, 1_000_000
 JSON = {"Content-Type": "application/json"}
@@ -83,7 +83,7 @@ async def test_a_repetition_is_the_same_object_and_another_body_is_a_conflict(
     assert len(await published(gateway)) == 1
 
 
-async def test_an_event_over_rest_is_measured_by_its_data(gateway: Gateway, folder: Path) -> None:
+async def test_a20_an_event_over_rest_is_measured_by_its_data(gateway: Gateway, folder: Path) -> None:
     for size, key in ((INLINE, "a"), (INLINE + 1, "b")):
         assert (await gateway.call("POST", "/v1/automation/events", data=event(size, key), headers=JSON)).status == 202
     whole, carried = await published(gateway)
@@ -91,13 +91,49 @@ async def test_an_event_over_rest_is_measured_by_its_data(gateway: Gateway, fold
     assert put_into(folder) == [carried.data_ref]
 
 
-async def test_a_run_by_hand_refers_to_its_input_too(gateway: Gateway, folder: Path) -> None:
-    await gateway.publish({"wf.yaml": WORKFLOW})
-    sent = b'{"input":' + text(INLINE + 1) + b"}"
+async def test_a20_an_event_over_rest_is_a_megabyte_with_all_that_is_around_its_data(
+    gateway: Gateway, folder: Path
+) -> None:
+    around = len(event(2)) - 2
+    for size, status in ((MOST - around, 202), (MOST - around + 1, 413)):
+        answer = await gateway.call("POST", "/v1/automation/events", data=event(size), headers=JSON)
+        assert (answer.status, answer.body.get("code")) == (status, None if status == 202 else "E_BODY_TOO_LARGE")
+    (carried,) = await published(gateway)
+    assert carried.data_size == MOST - around
+    assert put_into(folder) == [carried.data_ref]
+
+
+async def by_hand(gateway: Gateway, size: int, key: str) -> Answer:
+    """A run by hand with an input of this size."""
+    sent = b'{"input":' + text(size) + b"}"
     path = "/v1/automation/workflows/wf_invoice_settle/runs"
-    answer = await gateway.call("POST", path, data=sent, headers={**JSON, "A44-Idempotency-Key": "k"})
-    assert answer.status == 202
+    return await gateway.call("POST", path, data=sent, headers={**JSON, "A44-Idempotency-Key": key})
+
+
+async def test_a20_a_run_by_hand_is_a_megabyte_with_all_that_is_around_its_input(
+    gateway: Gateway, folder: Path
+) -> None:
+    await gateway.publish({"wf.yaml": WORKFLOW})
+    most = MOST - len(b'{"input":}')
+    assert (await by_hand(gateway, most, "k1")).status == 202
+    answer = await by_hand(gateway, most + 1, "k2")
+    assert (answer.status, answer.code) == (413, "E_BODY_TOO_LARGE")
     (row,) = await gateway.rows("select input, input_ref from automation.live_runs")
+    assert json.loads(row["input"])["data_size"] == most
+    assert put_into(folder) == [row["input_ref"]]
+
+
+async def test_a20_at_256_kb_a_run_by_hand_holds_its_input_and_one_byte_more_is_a_reference(
+    gateway: Gateway, folder: Path
+) -> None:
+    await gateway.publish({"wf.yaml": WORKFLOW})
+    assert (await by_hand(gateway, INLINE, "small")).status == 202
+    (whole,) = await gateway.rows("select input, input_ref from automation.live_runs")
+    assert (whole["input"].encode(), whole["input_ref"]) == (text(INLINE), None)
+    assert put_into(folder) == []
+    answer = await by_hand(gateway, INLINE + 1, "k")
+    assert answer.status == 202
+    (row,) = await gateway.rows("select input, input_ref from automation.live_runs where input_ref is not null")
     assert put_into(folder) == [row["input_ref"]]
     assert json.loads(row["input"])["data_size"] == INLINE + 1
     shown = await gateway.call("GET", f"/v1/automation/runs/{answer.body['run_id']}")

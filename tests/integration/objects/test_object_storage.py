@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from ops.composition import roles
+from ops.composition.roles import scheduler
 from ops.composition.storage import storage_of
 from ops.embedded.ports import free_port
 from ops.settings import Settings
@@ -152,7 +152,7 @@ async def test_the_settings_say_how_long_orphans_are_kept(tmp_path: Path, days: 
     assert storage is not None
     old = body(at=datetime.now(UTC) - timedelta(days=25))
     await storage.put(old)
-    sweeping = asyncio.create_task(roles._sweep_bodies(settings, Schedule(), stop, measures))  # type: ignore[arg-type]
+    sweeping = asyncio.create_task(scheduler._sweep_bodies(settings, Schedule(), stop, measures))  # type: ignore[arg-type]
     await until(lambda: any(name == "stored_bodies_swept_total" for name, *_ in measures), "it has swept")
     stop.set()
     await sweeping

@@ -143,3 +143,38 @@ async def test_what_somebody_else_put_there_is_read_as_strictly_as_what_travels(
         await stage.storage.put(body)
         await stage.ingest(event(body, id=content.hex()[:8], idempotency_key=content.hex()[:8]))
     assert stage.codes == ["E_DUPLICATE_KEY", "E_JSON_INVALID"]
+
+
+# how large what a producer writes may be
+
+INLINE, MOST = 262_144, 1_000_000
+
+
+def text(size: int) -> str:
+    return '"' + "x" * (size - 2) + '"'
+
+
+async def test_a20_what_a_producer_writes_whole_is_taken_whole_on_both_sides_of_256_kb(folder: Path) -> None:
+    stage = Stage(folder)
+    for size in (INLINE, INLINE + 1):
+        await stage.ingest(event(None, id=f"{size}", idempotency_key=f"{size}", data=text(size)))
+    told = [(len(live.run.input), live.run.input_ref) for live in stage.tables.live.values()]
+    assert told == [(INLINE, None), (INLINE + 1, None)]
+
+
+@pytest.mark.parametrize("way", ["whole", "by reference"])
+async def test_a20_a_producer_may_send_a_megabyte_and_not_a_byte_more(folder: Path, way: str) -> None:
+    stage, raws = Stage(folder), []
+    for size in (MOST, MOST + 1):
+        body = None
+        if way == "by reference":
+            body = too_large_to_travel(PROJECT, text(size), datetime.now(UTC))
+            assert body is not None
+            await stage.storage.put(body)
+        data = text(size) if body is None else "null"
+        raws.append(event(body, id=f"{size}", idempotency_key=f"{size}", data=data))
+        await stage.ingest(raws[-1])
+    assert [live.run.event_id for live in stage.tables.live.values()] == [f"{MOST}"]
+    (letter,) = stage.tables.dead_letters.values()
+    assert (letter.error_code, letter.project_id, letter.raw) == ("E_BODY_TOO_LARGE", PROJECT, raws[1])
+    assert "1000001 bytes" in letter.summary
