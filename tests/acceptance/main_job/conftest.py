@@ -1,4 +1,6 @@
-"""The whole service with short leases, on the broker that the suite runs on."""
+"""The whole service with short leases, on the broker that the suite runs on, once for all tests that ask for it: each
+brings workflows of its own, and a role that one has killed is started again before the next.
+"""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -20,11 +22,19 @@ def broker_kind() -> BrokerKind:
     return "apache" if os.environ.get("A44_TEST_BROKER") == "apache" else "embedded"
 
 
-@pytest_asyncio.fixture
-async def stack(broker_kind: BrokerKind) -> AsyncIterator[LocalStack]:
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def short_leases(broker_kind: BrokerKind) -> AsyncIterator[LocalStack]:
     environment = {"A44_LEASE_SECONDS": "3"}
     async with LocalStack(LocalOptions(kafka=broker_kind, environment=environment)) as running:
         yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def stack(short_leases: LocalStack) -> AsyncIterator[LocalStack]:
+    yield short_leases
+    for process in short_leases.processes.values():
+        if not process.is_running:
+            await process.start()
 
 
 @pytest.fixture

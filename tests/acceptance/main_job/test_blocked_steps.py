@@ -32,13 +32,15 @@ async def blocker(ctx, input):
 """
 
 
-@pytest.mark.timeout(150)
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(150)]
+
+
 async def test_the_body_catches_the_timeout_of_a_step_that_blocks(
     stack: LocalStack, client: Client, flows: Path
 ) -> None:
     (flows / "blocker.py").write_text(FLOW)
     await asyncio.to_thread(client.publish, collect([flows]))
-    run_id = (await asyncio.to_thread(client.run, "wf_blocker", "{}", "k1")).document["run_id"]
+    run_id = (await asyncio.to_thread(client.run, "wf_blocker", "{}", "blocker")).document["run_id"]
     found: dict[str, Any] = {}
 
     async def ended() -> bool:

@@ -14,6 +14,8 @@ from processors.adapters.postgres.scripts import query
 from tests.support.waiting import until
 from topology.publication import collect
 
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(150)]
+
 SLOW = """
 import pathlib
 import time
@@ -46,14 +48,14 @@ async def slow(ctx, input):
     return key
 """
 QUICK = """
-name: quick
+name: {name}
 version: 1
-trigger: { event: orders.paid }
-concurrency: { max: 20, partitionKey: "{{ input.order }}" }
+trigger: {{ {trigger} }}
+concurrency: {{ max: 20, partitionKey: "{{{{ input.order }}}}" }}
 steps:
   - id: pause
     uses: sleep
-    duration: 50ms
+    duration: {pause}
 """
 
 # Runs of a lane that overlap, or whose numbers are not dense. A lane that was empty for a while begins with 1 again.
@@ -61,6 +63,7 @@ DISORDER = """
 select count(*)
   from (select started_at, lag(ended_at) over lane as ended_before, lane_seq, lag(lane_seq) over lane as seq_before
           from automation.runs_ended
+         where workflow_id = 'wf_quick'
         window lane as (partition by lane order by started_at)) r
  where ended_before > started_at or lane_seq not in (1, seq_before + 1)
 """
@@ -71,7 +74,6 @@ async def document(client: Client, run_id: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.timeout(120)
 async def test_a_killed_executor_loses_the_attempt_in_flight_and_nothing_else(
     stack: LocalStack, client: Client, flows: Path, passable: Path
 ) -> None:
@@ -79,7 +81,7 @@ async def test_a_killed_executor_loses_the_attempt_in_flight_and_nothing_else(
     ledger.touch(mode=0o666)
     (flows / "slow.py").write_text(SLOW.format(ledger=str(ledger)))
     await asyncio.to_thread(client.publish, collect([flows]))
-    run_id = (await asyncio.to_thread(client.run, "wf_slow", "{}", "k1")).document["run_id"]
+    run_id = (await asyncio.to_thread(client.run, "wf_slow", "{}", "slow")).document["run_id"]
 
     async def started() -> bool:
         return ledger.read_text().count("slow") == 1
@@ -105,11 +107,10 @@ async def test_a_killed_executor_loses_the_attempt_in_flight_and_nothing_else(
     assert ledger.read_text().split() == ["first", "slow", "slow", "third"]
 
 
-@pytest.mark.timeout(150)
 async def test_every_event_is_exactly_one_run_though_each_role_is_killed_once(
     stack: LocalStack, client: Client, flows: Path
 ) -> None:
-    (flows / "quick.yaml").write_text(QUICK)
+    (flows / "quick.yaml").write_text(QUICK.format(name="quick", trigger="event: orders.paid", pause="50ms"))
     await asyncio.to_thread(client.publish, collect([flows]))
     producer = Producer({"bootstrap.servers": stack.kafka_bootstrap, "enable.idempotence": True})
     total, lanes = 300, 15
@@ -131,32 +132,35 @@ async def test_every_event_is_exactly_one_run_though_each_role_is_killed_once(
     assert producer.flush(20) == 0
 
     async def all_ended() -> bool:
-        rows = await query(stack.log_dsn, "select count(*) from automation.runs_ended")
+        rows = await query(stack.log_dsn, "select count(*) from automation.runs_ended where workflow_id = 'wf_quick'")
         return int(rows[0][0]) == total
 
     await until(all_ended, "all runs end", 100)
     rows = await query(
         stack.log_dsn,
-        "select count(*), count(distinct event_id), count(*) filter (where state = 'succeeded') from automation.runs",
+        "select count(*), count(distinct event_id), count(*) filter (where state = 'succeeded')"
+        "  from automation.runs where workflow_id = 'wf_quick'",
     )
     assert tuple(rows[0]) == (total, total, total)
     disorder = await query(stack.log_dsn, DISORDER)
     assert disorder[0][0] == 0
-    order = await query(stack.log_dsn, "select lane, input from automation.runs_ended order by lane, started_at")
+    order = await query(
+        stack.log_dsn,
+        "select lane, input from automation.runs_ended where workflow_id = 'wf_quick' order by lane, started_at",
+    )
     for lane in {lane for lane, _ in order}:
         numbers = [json.loads(text)["number"] for one, text in order if one == lane]
         assert numbers == sorted(numbers)
 
 
-@pytest.mark.timeout(120)
 async def test_webhooks_are_accepted_while_the_relay_is_away_and_run_when_it_is_back(
     stack: LocalStack, client: Client, flows: Path
 ) -> None:
-    (flows / "quick.yaml").write_text(QUICK.replace("{ event: orders.paid }", "{ webhook: true }"))
+    (flows / "quick.yaml").write_text(QUICK.format(name="hooked", trigger="webhook: true", pause="50ms"))
     await asyncio.to_thread(client.publish, collect([flows]))
     await stack.processes["relay"].kill()
     body = b'{"order":"o1"}'
-    signed = await asyncio.to_thread(client.sign, "trg_quick_webhook", body, key="k1")
+    signed = await asyncio.to_thread(client.sign, "trg_hooked_webhook", body, key="hooked")
     answer = await asyncio.to_thread(client.deliver, signed, body)
     assert answer.status == 202
     run_id = answer.document["run_id"]
@@ -169,14 +173,13 @@ async def test_webhooks_are_accepted_while_the_relay_is_away_and_run_when_it_is_
     await until(ended, "the run ends", 40)
 
 
-@pytest.mark.timeout(120)
 async def test_a_stop_in_good_order_gives_runs_back_without_losing_an_attempt(
     stack: LocalStack, client: Client, flows: Path
 ) -> None:
-    (flows / "quick.yaml").write_text(QUICK.replace("duration: 50ms", "duration: 1s"))
+    (flows / "quick.yaml").write_text(QUICK.format(name="paced", trigger="event: orders.paced", pause="1s"))
     await asyncio.to_thread(client.publish, collect([flows]))
     answers = [
-        (await asyncio.to_thread(client.run, "wf_quick", json.dumps({"order": f"o{n}"}), f"k{n}")).document["run_id"]
+        (await asyncio.to_thread(client.run, "wf_paced", json.dumps({"order": f"o{n}"}), f"paced-{n}")).document["run_id"]
         for n in range(10)
     ]
     await stack.processes["executor"].stop()
@@ -187,5 +190,9 @@ async def test_a_stop_in_good_order_gives_runs_back_without_losing_an_attempt(
         return all(state == "succeeded" for state in states)
 
     await until(all_ended, "all runs end", 40)
-    lost = await query(stack.log_dsn, "select count(*) from automation.step_attempts where status = 'lost'")
+    lost = await query(
+        stack.log_dsn,
+        "select count(*) from automation.step_attempts join automation.runs using (run_id)"
+        " where status = 'lost' and workflow_id = 'wf_paced'",
+    )
     assert lost[0][0] == 0
