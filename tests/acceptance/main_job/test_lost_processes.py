@@ -178,10 +178,10 @@ async def test_a_stop_in_good_order_gives_runs_back_without_losing_an_attempt(
 ) -> None:
     (flows / "quick.yaml").write_text(QUICK.format(name="paced", trigger="event: orders.paced", pause="1s"))
     await asyncio.to_thread(client.publish, collect([flows]))
-    answers = [
-        (await asyncio.to_thread(client.run, "wf_paced", json.dumps({"order": f"o{n}"}), f"paced-{n}")).document["run_id"]
-        for n in range(10)
+    told = [
+        await asyncio.to_thread(client.run, "wf_paced", json.dumps({"order": f"o{n}"}), f"paced-{n}") for n in range(10)
     ]
+    answers = [one.document["run_id"] for one in told]
     await stack.processes["executor"].stop()
     await stack.processes["executor"].start()
 
