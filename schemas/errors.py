@@ -84,6 +84,7 @@ CODES: Mapping[str, Code] = {
     "E_STORED_BODY_MISSING": Code(422, "The stored body is not there"),
     "E_TIMESTAMP_SKEW": Code(408, "The timestamp is too far from the server's clock"),
     "E_TOKEN": Code(401, "The token is missing or not valid"),
+    "E_TOKEN_ADDRESS": Code(403, "The token may not be used from this address"),
     "E_TOMBSTONE": Code(422, "The record has no value"),
     "E_TRIGGER_NOT_FOUND": Code(404, "The trigger does not exist"),
     "E_UNAVAILABLE": Code(503, "A part of the service cannot be reached now"),

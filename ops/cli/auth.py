@@ -136,10 +136,9 @@ def whoami(project: ProjectOption = None, as_json: JsonOption = False) -> int:
 @command(
     token_group,
     "create",
-    example="a44 auth token create --project pj_shop --name ci-deploy --scope automation:write --expires 30d",
+    example="a44 auth token create --project pj_shop --name ci --scope automation:write --allow-cidr 203.0.113.0/24",
 )
 def create_token(
-    project: Annotated[str, typer.Option("--project", metavar="PROJECT", help="Project that the token opens.")],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the token is for.")],
     scope: Annotated[
         list[str], typer.Option("--scope", metavar="SCOPE", help=f"{', '.join(_SCOPES)}; may be repeated.")
@@ -147,6 +146,13 @@ def create_token(
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="SPAN", help="Such as 12h or 30d; without it, never.")
     ] = None,
+    allow_cidr: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-cidr", metavar="NETWORK", help="Only from there, such as 203.0.113.0/24; may be repeated."
+        ),
+    ] = None,
+    project: ProjectOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -162,9 +168,12 @@ def create_token(
     settings = load(Path(config) if config else None).settings
     settings.require("postgres_dsn", "tokens are kept in Postgres")
     seconds = _seconds(expires)
-    token = asyncio.run(_store_token(settings.postgres_dsn, project, name, scope, seconds))
+    project = project or find_access().project
+    if project is None:
+        raise Refused("E_INVALID_PARAMETER", "no project was named; expected --project, A44_PROJECT or a login")
+    token = asyncio.run(_store_token(settings.postgres_dsn, project, name, scope, seconds, allow_cidr or []))
     if as_json:
-        document = {"project": project, "name": name, "scopes": scope, "token": token}
+        document = {"project": project, "name": name, "scopes": scope, "networks": allow_cidr or [], "token": token}
         output.document({**document, "expires_in_seconds": seconds})
     else:
         output.note(f"a token for {project}, shown this once:")
@@ -172,12 +181,14 @@ def create_token(
     return OK
 
 
-async def _store_token(dsn: str, project: str, name: str, scopes: list[str], seconds: float | None) -> str:
+async def _store_token(
+    dsn: str, project: str, name: str, scopes: list[str], seconds: float | None, networks: list[str]
+) -> str:
     from processors.adapters.postgres.connections import open_pool
     from processors.adapters.postgres.tokens import PostgresTokens
 
     async with open_pool(dsn, "cli", 1) as pool:
-        return await PostgresTokens(pool).create_token(project, name, scopes, expires_in=seconds)
+        return await PostgresTokens(pool).create_token(project, name, scopes, expires_in=seconds, networks=networks)
 
 
 def _seconds(text: str | None) -> float | None:

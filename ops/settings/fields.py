@@ -16,6 +16,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from processors.ports.addresses import Network, networks_of
 from schemas.errors import Refused
 
 ROLES = ("gateway", "relay", "ingest", "scheduler", "executor")
@@ -73,6 +74,60 @@ class Settings(BaseSettings):
         le=65_535,
         description="port that the gateway listens on; 0 takes a free one (gateway)",
         examples=["a whole number from 0 to 65535"],
+    )
+    trusted_proxies: str = Field(
+        default="",
+        description="proxies whose X-Forwarded-For says who calls (gateway)",
+        examples=["addresses or networks such as 10.0.0.0/8, separated by commas"],
+    )
+    gateway_connections: int = Field(
+        default=4_000,
+        ge=1,
+        le=1_000_000,
+        description="connections that one gateway holds at once (gateway)",
+        examples=["a whole number from 1 to 1000000"],
+    )
+    gateway_connections_per_address: int = Field(
+        default=1_000,
+        ge=1,
+        le=1_000_000,
+        description="connections that one address may hold at one gateway (gateway)",
+        examples=["a whole number from 1 to 1000000"],
+    )
+    gateway_header_seconds: float = Field(
+        default=10.0,
+        gt=0,
+        le=3600,
+        description="how long the headers of a request may take (gateway)",
+        examples=["seconds above 0, at most 3600"],
+    )
+    gateway_body_seconds: float = Field(
+        default=10.0,
+        gt=0,
+        le=3600,
+        description="how long the body of a request may take (gateway)",
+        examples=["seconds above 0, at most 3600"],
+    )
+    gateway_idle_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        le=3600,
+        description="how long a connection may be without a request (gateway)",
+        examples=["seconds above 0, at most 3600"],
+    )
+    gateway_bodies_mb: int = Field(
+        default=64,
+        ge=16,
+        le=1_048_576,
+        description="bodies of requests that one gateway holds at once, in MB (gateway)",
+        examples=["a whole number from 16 to 1048576"],
+    )
+    gateway_queued_requests: int = Field(
+        default=20_000,
+        ge=1,
+        le=1_000_000,
+        description="requests that may wait for their commit at one gateway (gateway)",
+        examples=["a whole number from 1 to 1000000"],
     )
     master_key: SecretStr = Field(
         default=SecretStr(""),
@@ -206,6 +261,12 @@ class Settings(BaseSettings):
             raise ValueError("not a list of host:port")
         return value
 
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_proxies(cls, value: str) -> str:
+        networks_of(_parts(value))
+        return value
+
     @field_validator("master_key")
     @classmethod
     def _check_master_key(cls, value: SecretStr) -> SecretStr:
@@ -227,6 +288,10 @@ class Settings(BaseSettings):
         if value is not None and not value.is_file():
             raise ValueError("there is no such file")
         return value
+
+    def proxies(self) -> tuple[Network, ...]:
+        """The networks of the trusted proxies."""
+        return networks_of(_parts(self.trusted_proxies))
 
     def master_key_bytes(self) -> bytes:
         """The key itself; empty where none is set."""
@@ -258,6 +323,10 @@ class Settings(BaseSettings):
                     f"python is {self.python!r}, which cannot be run; expected {expected('python')}",
                     details={"setting": "python"},
                 )
+
+
+def _parts(text: str) -> list[str]:
+    return [part for part in text.split(",") if part.strip()]
 
 
 def expected(name: str) -> str:

@@ -6,14 +6,18 @@ A new token works at once; one that is revoked stops within `Limits.token_cache`
 import hashlib
 import time
 
+import structlog
 from aiohttp import web
 
+from processors.gateway.callers import CALLER, UNKNOWN
 from processors.gateway.lookups import SharedLookup
 from processors.gateway.senders.sender import header_bytes
+from processors.ports.addresses import address_of, lies_in
 from processors.ports.door import Door
 from processors.ports.tokens import Token, Tokens
 from schemas.errors import Refused
 
+_log = structlog.get_logger(__name__)
 _MAX_KNOWN = 10_000  # then all are forgotten: callers cannot make this process grow
 
 
@@ -25,10 +29,11 @@ class Access:
         self._lookup = SharedLookup(tokens.find)
 
     async def require(self, request: web.Request, scope: str) -> Token:
-        """The caller's token. Raises Refused E_TOKEN, E_SCOPE."""
+        """The caller's token. Raises Refused E_TOKEN, E_TOKEN_ADDRESS, E_SCOPE."""
         token = await self._find(_told(request))
         if token is None or (token.expires_at is not None and token.expires_at <= self._door.now()):
             raise _unknown("the token is not known, or it has expired")
+        _check_address(token, request.get(CALLER, UNKNOWN))
         if not token.allows(scope):
             raise Refused(
                 "E_SCOPE",
@@ -50,6 +55,19 @@ class Access:
             self._known.clear()
         self._known[token_hash] = (token, now + self._cache_seconds)
         return token
+
+
+def _check_address(token: Token, caller: str) -> None:
+    if not token.networks:
+        return
+    address = address_of(caller)
+    if address is None or not lies_in(address, token.networks):
+        _log.warning("token_elsewhere", token_id=token.token_id, project_id=token.project_id, caller=caller)
+        raise Refused(
+            "E_TOKEN_ADDRESS",
+            f"the token {token.name!r} may be used from {', '.join(map(str, token.networks))}; "
+            f"this call comes from {caller}",
+        )
 
 
 def _told(request: web.Request) -> bytes:

@@ -10,9 +10,12 @@ from importlib.metadata import version
 from aiohttp import web
 
 from processors.gateway.access import Access
+from processors.gateway.admission import CONNECTIONS, admit
 from processors.gateway.bodies import BUDGET, answer_expectation, give_back
 from processors.gateway.budget import Budget
+from processors.gateway.callers import Callers
 from processors.gateway.catalog_view import CatalogView
+from processors.gateway.connections import Connections
 from processors.gateway.dead_letters import DeadLetterViews
 from processors.gateway.events import Events
 from processors.gateway.health import Health
@@ -82,8 +85,10 @@ def build_app(
         measures=measures or Measures(),
         storage=storage,
     )
-    app = web.Application(middlewares=[answer_errors, give_back])
+    app = web.Application(middlewares=[answer_errors, admit, give_back])
     app[BUDGET] = Budget(allowed.bodies)
+    callers = Callers(allowed.trusted_proxies)
+    app[CONNECTIONS] = Connections(allowed.connections, allowed.connections_per_address, callers, parts.measures)
     app[ENDS] = parts.ends
     app[RATES] = parts.rates
     app.add_routes([*_routes(parts), *_dead_letters(DeadLetterViews(parts, letters), RedriveOrders(parts, redrives))])

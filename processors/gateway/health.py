@@ -28,5 +28,6 @@ class Health:
                 "name": token.name,
                 "scopes": sorted(token.scopes),
                 "expires_at": token.expires_at,
+                "networks": [str(network) for network in token.networks],
             }
         )

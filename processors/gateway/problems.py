@@ -4,7 +4,6 @@ That holds for our own refusals, for the router's 404 and 405, for requests that
 and for defects, which are logged under the request id and tell the caller nothing but that id.
 """
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
@@ -15,6 +14,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from processors.gateway.callers import CALLER
 from schemas.errors import AutomationError, Broken, Refused, Unavailable, code_of
 
 REQUEST_ID = "A44-Request-Id"
@@ -91,26 +91,26 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     try:
         response = await handler(request)
     except AutomationError as error:
-        response = problem_response(_outward(error, request_id), request_id)
+        response = problem_response(_outward(error, request_id, request.get(CALLER)), request_id)
     except web.HTTPException as exc:
         response = _from_http(exc, request, request_id)
     except ConnectionError:
         raise  # the caller is gone: there is nobody to answer
     except Exception:  # noqa: BLE001 - a defect is logged and answered, with nothing of it told
-        _log.exception("request_failed", request_id=request_id, method=request.method)
-        response = problem_response(_defect(request_id), request_id)
+        _log.exception("request_failed", request_id=request_id, method=request.method, caller=request.get(CALLER))
+        response = problem_response(defect(request_id), request_id)
     if not response.prepared:
         response.headers[REQUEST_ID] = request_id
     return response
 
 
-def _outward(error: AutomationError, request_id: str) -> AutomationError:
+def _outward(error: AutomationError, request_id: str, caller: str | None = None) -> AutomationError:
     """What a driver says of its troubles names addresses and statements: that is for our log, not for callers."""
     if isinstance(error, Broken):
-        _log.error("request_broken", request_id=request_id, exc_info=error)
-        return _defect(request_id)
+        _log.error("request_broken", request_id=request_id, caller=caller, exc_info=error)
+        return defect(request_id)
     if error.code == "E_UNAVAILABLE" and error.__cause__ is not None:
-        _log.warning("request_unavailable", request_id=request_id, reason=error.message)
+        _log.warning("request_unavailable", request_id=request_id, caller=caller, reason=error.message)
         return Unavailable(error.code, "Postgres does not answer now; send it again with the same key")
     return error
 
@@ -125,59 +125,9 @@ def _from_http(exc: web.HTTPException, request: web.Request, request_id: str) ->
         return problem_response(Refused("E_NOT_FOUND", f"there is nothing at {request.path[:200]}"), request_id)
     if exc.status >= web.HTTPInternalServerError.status_code:
         _log.error("request_failed", request_id=request_id, error=exc.reason)
-        return problem_response(_defect(request_id), request_id)
+        return problem_response(defect(request_id), request_id)
     return problem_response(Refused("E_INVALID_PARAMETER", exc.reason), request_id, status=exc.status)
 
 
-def _defect(request_id: str) -> Broken:
+def defect(request_id: str) -> Broken:
     return Broken("E_INTERNAL", f"something broke on our side; it is logged as {request_id}")
-
-
-class ProblemConnection(web.RequestHandler):
-    """A connection whose unparsable requests get the same kind of answer, and whose headers come in time or not at all:
-    one that begins a request and does not end its headers within `header_seconds` is closed.
-    """
-
-    header_seconds = 10.0
-    _late: asyncio.TimerHandle | None = None
-
-    def data_received(self, data: bytes) -> None:
-        """Called by aiohttp for all that comes."""
-        super().data_received(data)
-        if not data:
-            return  # what was held back is parsed again
-        if self._current_request is not None or self._messages:  # the headers are here; bodies have times of their own
-            self._be_patient()
-        elif self._late is None:
-            self._late = asyncio.get_running_loop().call_later(self.header_seconds, self.force_close)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._be_patient()
-        super().connection_lost(exc)
-
-    def _be_patient(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Called by aiohttp where no handler of ours could be."""
-        if request.writer.output_size > 0:
-            raise ConnectionError("the answer had begun when the request broke")
-        request_id = new_request_id()
-        if status >= web.HTTPInternalServerError.status_code:
-            _log.error("connection_failed", request_id=request_id, exc_info=exc)
-            response = problem_response(_defect(request_id), request_id)
-        else:
-            why = (message or "it is no HTTP request").strip().splitlines()[0][:200]
-            refused = Refused("E_INVALID_PARAMETER", f"the request cannot be read: {why}")
-            response = problem_response(refused, request_id, status=status)
-        response.headers[REQUEST_ID] = request_id
-        response.force_close()
-        return response

@@ -6,31 +6,37 @@ from typing import Any
 
 from aiohttp import web
 
-from processors.gateway.problems import ProblemConnection
+from processors.gateway.admission import CONNECTIONS
+from processors.gateway.connection import ProblemConnection
+from processors.gateway.connections import Connections
+from processors.gateway.limits import Limits
 from schemas.errors import Refused
 
-_IDLE = 60.0  # seconds that a connection may be without a request
 _GRACE = 5.0  # seconds that running requests get when the process stops
 
 
 class _ProblemServer(web.Server):
-    """Makes connections that answer even what cannot be parsed in our form, and wait for no headers for long."""
+    """Makes connections that are bounded, and answer even what cannot be parsed in our form."""
 
     header_seconds: float
+    bounds: Connections | None
 
     def __call__(self) -> web.RequestHandler:
         made = ProblemConnection(self, loop=self._loop, **self._kwargs)
         made.header_seconds = self.header_seconds
+        made.bounds = self.bounds
         return made
 
 
 class _Runner(web.AppRunner):
     header_seconds: float
+    bounds: Connections | None
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
         server = _ProblemServer(made.request_handler, request_factory=made.request_factory, **self._kwargs)
         server.header_seconds = self.header_seconds
+        server.bounds = self.bounds
         return server
 
 
@@ -53,28 +59,29 @@ class RunningSite:
         await self.runner.cleanup()
 
 
-async def serve(app: web.Application, host: str, port: int, *, header_seconds: float = 10.0) -> RunningSite:
-    """Listen; port 0 takes a free one. Raises Refused E_CONFIG when the address cannot be had.
-
-    `header_seconds` is how long the headers of a request may take from their first byte on.
-    """
+async def serve(app: web.Application, host: str, port: int, limits: Limits | None = None) -> RunningSite:
+    """Listen; port 0 takes a free one. Raises Refused E_CONFIG when the address cannot be had."""
+    allowed = limits or Limits()
     options: dict[str, Any] = {
         "access_log": None,
         "auto_decompress": False,  # signatures are over the bytes as they came, and nothing swells while read
         "shutdown_timeout": _GRACE,
         "lingering_time": 2.0,
-        "keepalive_timeout": _IDLE,
+        "keepalive_timeout": allowed.idle_seconds,
     }
     stopping = asyncio.Event()
 
-    async def say_goodbye(_: web.Request, response: web.StreamResponse) -> None:
-        if stopping.is_set():  # or the sender would put its next request on a connection that is being closed
+    async def say_goodbye(request: web.Request, response: web.StreamResponse) -> None:
+        protocol = request.protocol
+        is_past = isinstance(protocol, ProblemConnection) and protocol.past is not None
+        if is_past or stopping.is_set():  # or the sender would put its next request on a connection that is closed
             response.headers["Connection"] = "close"
             response.force_close()
 
     app.on_response_prepare.append(say_goodbye)
     runner = _Runner(app, **options)
-    runner.header_seconds = header_seconds
+    runner.header_seconds = allowed.header_seconds
+    runner.bounds = app.get(CONNECTIONS)
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port).start()

@@ -32,6 +32,12 @@ MEASURES: Mapping[str, Measure] = {
     "door_answers_total": Measure(
         Kind.COUNTER, "what doors answered: created, deduplicated, conflict, filtered", ("outcome",)
     ),
+    "connections_open": Measure(Kind.GAUGE, "connections that this gateway holds, within its bounds"),
+    "connections_refused_total": Measure(
+        Kind.COUNTER,
+        "connections, and requests behind trusted proxies, past a bound of this gateway: process, address",
+        ("bound",),
+    ),
     "lease_reclaim_total": Measure(Kind.COUNTER, "runs that were taken from a lost owner and granted again"),
     "sessions_closed_total": Measure(
         Kind.COUNTER, "sessions of executors that were closed, by how their end was noticed", ("noticed_by",)

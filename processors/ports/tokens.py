@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from processors.ports.addresses import Network
+
 READ = "automation:read"
 WRITE = "automation:write"
 DEAD_LETTERS = "automation:dead-letters"
@@ -18,11 +20,14 @@ SCOPES = frozenset({READ, WRITE, DEAD_LETTERS, OPERATOR})
 
 @dataclass(frozen=True, slots=True)
 class Token:
+    """`networks` are those that it may be used from; none means from anywhere."""
+
     token_id: str
     project_id: str
     name: str
     scopes: frozenset[str]
     expires_at: datetime | None
+    networks: Sequence[Network] = ()
 
     def allows(self, scope: str) -> bool:
         """Who may write may also read: a pipeline that publishes and runs can see what became of it."""
@@ -34,6 +39,14 @@ class Tokens(Protocol):
         """The tokens with these hashes that are not revoked. Raises `Unavailable`."""
 
     async def create_token(
-        self, project_id: str, name: str, scopes: Sequence[str], *, expires_in: float | None = None
+        self,
+        project_id: str,
+        name: str,
+        scopes: Sequence[str],
+        *,
+        expires_in: float | None = None,
+        networks: Sequence[str] = (),
     ) -> str:
-        """Make a token and answer its text, which is told only now. `expires_in` is in seconds."""
+        """Make a token and answer its text, which is told only now. `expires_in` is in seconds; `networks` such as
+        `203.0.113.0/24` are where it may be used from.
+        """

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from ops.composition.files import within_files
 from ops.composition.hints import CommandHints
 from ops.composition.roles.parts import HOUR_SECONDS, OnReady, open_notifier, topics_of
 from ops.composition.storage import storage_of
@@ -22,8 +23,24 @@ from processors.gateway.server import serve
 from processors.ports.measures import Measures
 
 
+def limits_of(settings: Settings) -> Limits:
+    """What the settings allow; connections no more than this process may have files."""
+    return Limits(
+        bodies=settings.gateway_bodies_mb * 1_000_000,
+        queued=settings.gateway_queued_requests,
+        header_seconds=settings.gateway_header_seconds,
+        body_seconds=settings.gateway_body_seconds,
+        idle_seconds=settings.gateway_idle_seconds,
+        connections=within_files(settings.gateway_connections),
+        connections_per_address=settings.gateway_connections_per_address,
+        trusted_proxies=settings.proxies(),
+        dedup_window=settings.dedup_window_hours * HOUR_SECONDS,
+        redrive_rate=settings.redrive_rate,
+    )
+
+
 async def run(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measures: Measures) -> None:
-    window = settings.dedup_window_hours * HOUR_SECONDS
+    limits = limits_of(settings)
     dsn = settings.postgres_dsn
     async with (
         open_pool(dsn, "gateway", patience=2.0) as pool,
@@ -32,7 +49,13 @@ async def run(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measur
     ):
         # Whoever waits for a run by hand is served by the wake-up; a command would come when the run is half over.
         hints = CommandHints(topics_of(settings).commands, notifier, None)
-        door = PostgresDoor(settings.postgres_dsn, topics_of(settings).events, notifier, hints.granted)
+        door = PostgresDoor(
+            settings.postgres_dsn,
+            topics_of(settings).events,
+            notifier,
+            hints.granted,
+            queued=limits.queued,
+        )
         await door.open()
         app = build_app(
             door,
@@ -43,13 +66,13 @@ async def run(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measur
             PostgresRedrives(pool),
             PostgresProjects(quick),
             settings.master_key_bytes(),
-            Limits(dedup_window=window, redrive_rate=settings.redrive_rate),
+            limits,
             measures,
             storage_of(settings),
             SecretStore(settings.secrets_file),
         )
         listening = asyncio.create_task(listen(settings.postgres_dsn, {Channel.ENDED: app[ENDS].hurry}, stop, measures))
-        site = await serve(app, settings.gateway_host, settings.gateway_port)
+        site = await serve(app, settings.gateway_host, settings.gateway_port, limits)
         on_ready("gateway", {"url": site.url})
         await stop.wait()
         await site.stop()

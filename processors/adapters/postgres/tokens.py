@@ -9,6 +9,7 @@ from psycopg.rows import tuple_row
 
 from processors.adapters.postgres.pooled import Pool, ask, borrowed
 from processors.adapters.postgres.statements import statements
+from processors.ports.addresses import Network, networks_of
 from processors.ports.tokens import SCOPES, Token
 from schemas.errors import Refused
 from schemas.ids import is_project_id
@@ -25,15 +26,22 @@ class PostgresTokens:
     async def find(self, hashes: Sequence[bytes]) -> dict[bytes, Token]:
         rows = await ask(self._pool, self._sql["find_tokens"], {"hashes": list(hashes)}, tuple_row)
         return {
-            bytes(token_hash): Token(token_id, project_id, name, frozenset(scopes), expires_at)
-            for token_hash, token_id, project_id, name, scopes, expires_at in rows
+            bytes(token_hash): Token(token_id, project_id, name, frozenset(scopes), expires_at, tuple(networks))
+            for token_hash, token_id, project_id, name, scopes, expires_at, networks in rows
         }
 
     async def create_token(
-        self, project_id: str, name: str, scopes: Sequence[str], *, expires_in: float | None = None
+        self,
+        project_id: str,
+        name: str,
+        scopes: Sequence[str],
+        *,
+        expires_in: float | None = None,
+        networks: Sequence[str] = (),
     ) -> str:
-        """Raises Refused E_INVALID_PARAMETER for a project, name, scope or time that cannot be."""
+        """Raises Refused E_INVALID_PARAMETER for a project, name, scope, time or network that cannot be."""
         _check(project_id, name, scopes, expires_in)
+        allowed = [str(network) for network in _networks(networks)]
         text = _PREFIX + secrets.token_urlsafe(32)
         row = {
             "token_hash": hashlib.sha256(text.encode()).digest(),
@@ -42,12 +50,21 @@ class PostgresTokens:
             "name": name,
             "scopes": sorted(set(scopes)),
             "expires_in": expires_in,
+            "networks": allowed,
         }
-        details = json.dumps({"name": name, "scopes": row["scopes"], "expires_in": expires_in})
+        told = {"name": name, "scopes": row["scopes"], "expires_in": expires_in, "networks": allowed}
+        details = json.dumps(told)
         async with borrowed(self._pool) as conn, conn.transaction():
             await conn.execute(self._sql["create_token"], row)
             await conn.execute(self._sql["record_token"], {**row, "details": details})
         return text
+
+
+def _networks(texts: Sequence[str]) -> Sequence[Network]:
+    try:
+        return networks_of(texts)
+    except ValueError as exc:
+        raise Refused("E_INVALID_PARAMETER", str(exc)) from exc
 
 
 def _check(project_id: str, name: str, scopes: Sequence[str], expires_in: float | None) -> None:

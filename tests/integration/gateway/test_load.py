@@ -108,7 +108,7 @@ async def test_headers_that_come_a_byte_at_a_time_end_with_the_connection() -> N
 
     app = web.Application()
     app.add_routes([web.get("/", hello)])
-    site = await serve(app, "127.0.0.1", 0, header_seconds=0.2)
+    site = await serve(app, "127.0.0.1", 0, Limits(header_seconds=0.2))
     try:
         reader, writer = await _connected(site.url)
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -118,6 +118,17 @@ async def test_headers_that_come_a_byte_at_a_time_end_with_the_connection() -> N
             with suppress(ConnectionResetError):  # what it had not read when it closed
                 assert await reader.read() == b""
         dribble.cancel()
+        writer.close()
+    finally:
+        await site.stop()
+
+
+async def test_a_connection_that_asks_nothing_is_closed() -> None:
+    site = await serve(web.Application(), "127.0.0.1", 0, Limits(idle_seconds=0.2))
+    try:
+        reader, writer = await _connected(site.url)
+        async with asyncio.timeout(20):
+            assert await reader.read() == b""
         writer.close()
     finally:
         await site.stop()

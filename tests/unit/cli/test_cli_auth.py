@@ -178,3 +178,10 @@ def test_the_question_for_a_token_is_asked_on_a_terminal_alone(
     monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.setattr("getpass.getpass", lambda *_, **__: TOKEN)
     assert auth._read_token() == TOKEN
+
+
+def test_a_token_is_made_for_a_named_project(a44: Command, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A44_POSTGRES_DSN", "postgresql://127.0.0.1:9/none")
+    outcome = a44("auth", "token", "create", "--name", "ci", "--scope", "automation:write")
+    assert outcome.code == 2
+    assert "expected --project, A44_PROJECT or a login" in outcome.err
