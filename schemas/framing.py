@@ -6,7 +6,7 @@ bytes), then the headers of CloudEvents' Kafka binding, else it is a JSON envelo
 refusal and costs no neighbour.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -44,22 +44,14 @@ class Framed(Protocol):
     def timestamp_ms(self) -> int: ...
 
 
-Writers = Mapping[int, WriterSchema | Refused]  # by number, all that the records at hand name
-
-
-def decode_records(records: Iterable[Framed], writers: Writers) -> list[Envelope | Refused]:
-    """Read a whole poll. Without `writers` no record is taken for one that is framed for a registry."""
-    answer: list[Envelope | Refused] = []
-    for record in records:
-        try:
-            answer.append(decode_record(record, writers))
-        except Refused as refused:
-            answer.append(refused)
-    return answer
+Writers = Mapping[int, WriterSchema | Refused]  # by number, with the one that the record names
 
 
 def decode_record(record: Framed, writers: Writers = _NONE) -> Envelope:
-    """Raises Refused: E_TOMBSTONE, E_ENVELOPE_INVALID, E_CLOUDEVENT_INVALID, E_SCHEMA_UNKNOWN."""
+    """Without `writers` no record is taken for one that is framed for a registry.
+
+    Raises Refused: E_TOMBSTONE, E_ENVELOPE_INVALID, E_CLOUDEVENT_INVALID, E_SCHEMA_UNKNOWN.
+    """
     value = record.value
     if value is not None and value[:1] == MAGIC[:1]:
         return decode_envelope(value)

@@ -6,11 +6,12 @@ repetition, or it becomes a dead letter with its raw bytes. Offsets move in the 
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
+from processors.ingest.reading import Read, Reader, Source
 from processors.ports import crash_points
 from processors.ports.catalog import CatalogSnapshot
 from processors.ports.hints import Hints
@@ -20,25 +21,33 @@ from processors.ports.relay import BATCH
 from processors.ports.runs import NewRun
 from processors.ports.schemas import Schemas
 from processors.ports.storage import Storage
-from processors.ports.streams import Record
+from processors.ports.streams import Later, Record
 from processors.runtime.current_catalog import CurrentCatalog
-from processors.runtime.matching import Miss, is_wanted, kept_miss, match
-from schemas.confluent import WriterSchema, schema_number
-from schemas.envelope import Envelope, data_hash, envelope_text, reference_of
+from processors.runtime.matching import Miss, kept_miss
+from schemas.envelope import Envelope, data_hash, envelope_text
 from schemas.errors import AutomationError, Refused, Unavailable
-from schemas.framing import Writers, decode_records
-from schemas.ids import MAX_MILLIS, computed_dead_letter_id, event_millis
+from schemas.ids import MAX_MILLIS, computed_dead_letter_id
 from schemas.redacted_text import without_secrets
-from schemas.stored_bodies import check_size
 
 SEQ_HEADER = "a44-seq"
 TOO_OLD = "E_EVENT_TOO_OLD"
 MOST_SEQ_DIGITS = 18
 MOST_RECORDS = 1_000
 MOST_BYTES = 8_000_000
-RECORDS_A_TURN = 100
-LONGEST_BACKLOG_MILLIS = 20 * 86_400_000
+HOLD_SECONDS = 2.0
 _log = structlog.get_logger("ingest")
+
+
+class _Step(NamedTuple):
+    """A record in its turn, and how far its partition is with it. `missing` is the number at which the relay has to go
+    on again; a record behind a gap will come again itself.
+    """
+
+    record: Record
+    is_relayed: bool
+    is_behind_gap: bool
+    reached: Reached
+    missing: int | None
 
 
 class Ingest:
@@ -60,85 +69,68 @@ class Ingest:
         self._storage = storage
         self._schemas = schemas
 
-    async def __call__(self, records: Sequence[Record]) -> None:
-        """Durable when it returns. Raises `Unavailable`: the same records come again."""
+    async def __call__(self, records: Sequence[Record]) -> Mapping[int, Later]:
+        """Durable when it returns, but for partitions that wait for a record that cannot be read now.
+
+        Raises `Unavailable`: the same records come again.
+        """
         snapshot = await self._catalog.get()
         by_topic: dict[str, list[Record]] = {}
         for record in records:
             by_topic.setdefault(record.topic, []).append(record)
+        later: dict[int, Later] = {}
         for topic, polled in by_topic.items():
-            await self._take_poll(snapshot, topic, polled)
+            later |= await self._take_poll(snapshot, topic, polled)
+        return later
 
-    async def _take_poll(self, snapshot: CatalogSnapshot, topic: str, polled: Sequence[Record]) -> None:
+    async def _take_poll(self, snapshot: CatalogSnapshot, topic: str, polled: Sequence[Record]) -> dict[int, Later]:
         """Part by part, in order: one is read while the one before is written."""
         followed = dict(self._log.followed(topic))
+        reader = Reader(snapshot, self._log.now(), self._storage, self._schemas)
+        held: dict[int, Later] = {}
         writing: asyncio.Task[None] | None = None
         try:
             for part in _parts(polled):
                 harvest = Harvest(topic)
-                await self._read(snapshot, await self._follow(part, followed, harvest), harvest)
+                going_on = [record for record in part if record.partition not in held]
+                await self._read(reader, await self._follow(topic, going_on, followed), harvest, held)
                 if writing is not None:
                     await writing
-                writing = asyncio.create_task(self._write(harvest))
+                writing = asyncio.create_task(self._write(harvest)) if harvest.reached else None
             if writing is not None:
                 await writing
         finally:
             if writing is not None and not writing.done():
                 writing.cancel()
                 await asyncio.wait([writing])
+        return held
 
-    async def _read(
-        self, snapshot: CatalogSnapshot, numbered: Sequence[tuple[Record, int | None]], harvest: Harvest
-    ) -> None:
-        """Decide what becomes of each record; now and then others have a turn, who write the part before."""
-        now = self._log.now()
-        now_millis = _millis(now)
-        for at in range(0, len(numbered), RECORDS_A_TURN):
-            await asyncio.sleep(0)
-            some = numbered[at : at + RECORDS_A_TURN]
-            told = decode_records([one for one, _ in some], await self._writers([one for one, _ in some]))
-            for (record, number), envelope in zip(some, told, strict=True):
-                if isinstance(envelope, Refused):
-                    harvest.dead.append(_dead(record, None, "undecodable", envelope))
+    async def _read(self, reader: Reader, steps: Sequence[_Step], harvest: Harvest, held: dict[int, Later]) -> None:
+        """Decide what becomes of each record. Behind one that cannot be read now, its partition stands still."""
+        told = iter(await reader.read([Source(one.record, one.is_relayed) for one in steps if not one.is_behind_gap]))
+        for step in steps:
+            read = None if step.is_behind_gap else next(told)
+            if step.record.partition in held:
+                continue
+            if read is not None:
+                if read.away is not None:
+                    held[step.record.partition] = self._hold(step.record, read.away)
                     continue
-                accepted = None if number is None else _accepted_at(envelope, now_millis)
-                millis = now_millis if accepted is None else _millis(accepted)
-                found = await self._match(snapshot, envelope, millis, now)
-                self._take(harvest, record, envelope, accepted, found)
+                self._take(harvest, step.record, read)
+            harvest.reached[step.record.partition] = step.reached
+            if step.missing is not None:
+                harvest.missing[step.record.partition] = step.missing
+                self._tell_gap(step)
         _fold_repeated_runs(harvest)
 
-    async def _writers(self, records: Sequence[Record]) -> Writers:
-        """The schemas that records say they were written by. Raises `Unavailable`."""
-        writers: dict[int, WriterSchema | Refused] = {}
-        if self._schemas is not None:
-            for number in {schema_number(record.value) for record in records}:
-                if number is None:
-                    continue
-                try:
-                    writers[number] = await self._schemas.writer(number)
-                except Refused as refused:
-                    writers[number] = refused
-        return writers
+    def _tell_gap(self, step: _Step) -> None:
+        place = {"partition": step.record.partition, "offset": step.record.offset}
+        _log.error("relay_gap", **place, expected=step.missing, seen=step.reached.followed.seen)
 
-    async def _match(
-        self, snapshot: CatalogSnapshot, envelope: Envelope, millis: int, now: datetime
-    ) -> Sequence[NewRun | Refused | Miss]:
-        """What the event makes. Data that lies in storage is read where a trigger asks for the event: its filter may
-        look at it, and a run of what cannot be read any more is not begun. Raises `Unavailable`.
-        """
-        try:
-            check_size(envelope.data)
-            if envelope.data_ref is None or not is_wanted(snapshot, envelope):
-                return match(snapshot, envelope, millis=millis, now=now)
-            return match(snapshot, envelope, millis=millis, now=now, stored=await self._stored(envelope))
-        except Refused as refused:
-            return [refused]
-
-    async def _stored(self, envelope: Envelope) -> bytes:
-        reference = reference_of(envelope)
-        if self._storage is None or reference is None:
-            raise Refused("E_STORED_BODY_MISSING", "the data lies in storage, and no storage_url is set for ingest")
-        return await self._storage.get(reference)
+    def _hold(self, record: Record, away: Unavailable) -> Later:
+        place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+        _log.warning("partition_waits", code=away.code, reason=away.message, **place)
+        return Later(record.offset, HOLD_SECONDS)
 
     async def _write(self, harvest: Harvest) -> None:
         crash_points.reach("after_poll_before_commit")
@@ -161,45 +153,35 @@ class Ingest:
         _log.error("dead_letters_not_written", topic=harvest.topic, partitions=partitions, reason=str(failure))
         return Unavailable("E_UNAVAILABLE", f"dead letters of {harvest.topic} cannot be written: {failure}")
 
-    async def _follow(
-        self, polled: Sequence[Record], followed: dict[int, Followed], harvest: Harvest
-    ) -> list[tuple[Record, int | None]]:
-        """The records to be decided, with the relay's numbers, and how far they lead.
+    async def _follow(self, topic: str, polled: Sequence[Record], followed: dict[int, Followed]) -> list[_Step]:
+        """How far each record leads, by the relay's numbers.
 
         Numbers only tell of gaps; what comes twice is known by its event id. Behind a gap nothing is decided: the
         relay goes back, and everything comes again in order. A gap is asked for where the numbers jump, so once.
         """
-        numbered: list[tuple[Record, int | None]] = []
+        steps: list[_Step] = []
         given: Mapping[int, int] | None = None
         for record in polled:
             at, number = followed.get(record.partition, Followed()), _number(record)
             if number is not None and number > at.seq + 1:
-                given = await self._log.given(harvest.topic) if given is None else given
+                given = await self._log.given(topic) if given is None else given
                 if number > given.get(record.partition, 0) + BATCH:
                     number = None  # never given: whoever may write to the topic may also write a number
-            if number is None or number <= at.seq + 1:
-                numbered.append((record, number))
-                at = at if number is None else Followed(max(at.seq, number), number)
-            else:
-                if number != at.seen + 1:
-                    self._miss(record, at.seq + 1, number, harvest)
-                at = Followed(at.seq, number)
+            missing: int | None = None
+            is_behind_gap = number is not None and number > at.seq + 1
+            if number is not None:
+                missing = at.seq + 1 if is_behind_gap and number != at.seen + 1 else None
+                at = Followed(at.seq if is_behind_gap else max(at.seq, number), number)
             followed[record.partition] = at
-            harvest.reached[record.partition] = Reached(record.offset + 1, at)
-        return numbered
+            steps.append(_Step(record, number is not None, is_behind_gap, Reached(record.offset + 1, at), missing))
+        return steps
 
-    def _miss(self, record: Record, expected: int, seen: int, harvest: Harvest) -> None:
-        harvest.missing[record.partition] = expected
-        _log.error("relay_gap", partition=record.partition, offset=record.offset, expected=expected, seen=seen)
-
-    def _take(
-        self,
-        harvest: Harvest,
-        record: Record,
-        envelope: Envelope,
-        accepted: datetime | None,
-        found: Sequence[NewRun | Refused | Miss],
-    ) -> None:
+    def _take(self, harvest: Harvest, record: Record, read: Read) -> None:
+        envelope, accepted = read.envelope, read.accepted
+        if not isinstance(envelope, Envelope):
+            if envelope is not None:
+                harvest.dead.append(_dead(record, None, "undecodable", envelope))
+            return
         harvest.arrivals.append(
             Arrival(
                 event_id=envelope.id,
@@ -213,15 +195,15 @@ class Ingest:
                 dead_letter_id=_letter(record, "conflict") if accepted is None else None,
             )
         )
-        for place, one in enumerate(found):
+        for place, one in enumerate(read.found):
             if isinstance(one, Refused):
                 reason = "event_too_old" if one.code == TOO_OLD else "permanent_error"
                 harvest.dead.append(_refused_by_trigger(record, envelope, reason, one, place))
             elif isinstance(one, NewRun):
                 harvest.runs.append(one)
-        if not found:
+        if not read.found:
             self.measures.count("events_unmatched_total")
-        missed = [kept_miss(one.trigger, envelope) for one in found if isinstance(one, Miss)]
+        missed = [kept_miss(one.trigger, envelope) for one in read.found if isinstance(one, Miss)]
         harvest.filtered += len(missed)
         harvest.misses += [one for one in missed if one is not None]
 
@@ -260,21 +242,6 @@ def _parts(polled: Sequence[Record]) -> Iterator[Sequence[Record]]:
             begin, weight = at, 0
         weight += size
     yield polled[begin:]
-
-
-def _accepted_at(envelope: Envelope, now_millis: int) -> datetime | None:
-    """What came through a door was accepted when its event id was made; a direct record is accepted now.
-
-    A time that no backlog explains was made up by somebody who writes the relay's header: it is not believed.
-    """
-    millis = event_millis(envelope.id)
-    if millis is None or not -LONGEST_BACKLOG_MILLIS < millis - now_millis < LONGEST_BACKLOG_MILLIS:
-        return None
-    return datetime.fromtimestamp(millis / 1000, UTC)
-
-
-def _millis(now: datetime) -> int:
-    return int(now.timestamp() * 1000)
 
 
 def _letter(record: Record, salt: str) -> str:

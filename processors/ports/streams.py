@@ -7,7 +7,7 @@ within a partition is kept, a record may come again after a crash, a rebalance o
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -65,11 +65,19 @@ class Producer(Protocol):
         """Write what is waiting, for a short while, and let go of the broker."""
 
 
+class Later(NamedTuple):
+    """A partition is left alone for so many seconds and goes on at this offset then; others go on meanwhile."""
+
+    offset: int
+    seconds: float
+
+
 class BatchHandler(Protocol):
     """Takes a whole poll; offsets rise within each partition."""
 
-    async def __call__(self, records: Sequence[Record]) -> None:
-        """Return only when the batch is durable. `Unavailable`: the same records come again, later.
+    async def __call__(self, records: Sequence[Record]) -> Mapping[int, Later] | None:
+        """Return only when the batch is durable, but for the partitions of the answer, where that is true up to the
+        offset that is told. `Unavailable`: the same records come again, later.
 
         Any other error ends the consumer, which raises it.
         """

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from processors.adapters.kafka.partitioner import partition_of
-from processors.ports.streams import BatchHandler, Delivery, Outgoing, Positions, Record
+from processors.ports.streams import BatchHandler, Delivery, Later, Outgoing, Positions, Record
 from schemas.errors import Unavailable
 from tests.conformance_of_ports.topics import PARTITIONS, Streams
 from tests.support.waiting import until
@@ -111,6 +111,43 @@ async def test_what_was_not_durable_comes_again(streams: Streams) -> None:
     async with reading(streams, taken):
         await until(lambda: len(taken.records) >= 10, "everything is read", 60)
     assert taken.values() == [f"{n:03}" for n in range(10)]
+
+
+class Putting:
+    """Wants what comes from a record on later, as often as it is told, and notes what it saw before that."""
+
+    def __init__(self, partition: int, offset: int, times: int) -> None:
+        self.place = (partition, offset)
+        self.left = times
+        self.taken: list[Record] = []
+        self.others_meanwhile = 0
+
+    async def __call__(self, records: Sequence[Record]) -> Mapping[int, Later]:
+        partition, offset = self.place
+        later: dict[int, Later] = {}
+        for record in records:
+            if record.partition == partition and record.offset >= offset and self.left:
+                later[partition] = Later(offset, 0.5)
+            else:
+                self.taken.append(record)
+                self.others_meanwhile += record.partition != partition
+        self.left -= bool(later)
+        return later
+
+
+async def test_a_partition_that_is_wanted_later_goes_on_where_it_was_told_and_others_do_not_wait(
+    streams: Streams,
+) -> None:
+    await streams.admin.ensure_topics([streams.spec])
+    putting = Putting(1, 3, times=3)
+    batch = [Outgoing(streams.spec.name, b"k", b"%03d" % n, (), n % PARTITIONS) for n in range(40)]
+    await streams.producer.send(batch)
+    async with reading(streams, putting, Kept({})):
+        await until(lambda: len(putting.taken) >= 40, "everything is taken", 60)
+    assert putting.left == 0
+    for partition in range(PARTITIONS):
+        assert [one.offset for one in putting.taken if one.partition == partition] == list(range(10))
+    assert {one.partition for one in putting.taken[-7:]} == {1}  # all others were taken while it waited
 
 
 async def test_positions_decide_where_a_reader_begins(streams: Streams) -> None:

@@ -1,9 +1,10 @@
 """Reads a topic in a group and hands whole polls to a handler, until told to stop.
 
 A batch is left only when the handler returned: `Unavailable` brings the same records again after a
-pause, in order. Start offsets come from `positions` where given (Postgres knows what is durable), else
-from the group's commits. A broker that is away, a topic made again, or a partition that stands still
-although there is something to read, is ridden out by beginning anew.
+pause, in order; a partition that the handler wants later is paused by itself. Start offsets come from
+`positions` where given (Postgres knows what is durable), else from the group's commits. A broker that
+is away, a topic made again, or a partition that stands still although there is something to read, is
+ridden out by beginning anew.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from processors.ports.streams import (
     Admin,
     BatchHandler,
     ConsumerState,
+    Later,
     Phase,
     Positions,
     Record,
@@ -170,15 +172,15 @@ class _Life:
                         return "the group shares out no partitions"
                     continue
                 joining_since = time.monotonic()
-                stalled = await self._look(positions, told - positions.keys())
+                stalled = await self._look(positions, worker.paused(), told - positions.keys())
                 told = frozenset(positions)
                 if stalled:
                     return f"partition {stalled[0].partition} stands still at {stalled[0].position}"
         finally:
             self._tell_lag({}, {}, told)
 
-    async def _look(self, positions: Mapping[int, int], gone: frozenset[int]) -> list[Stalled]:
-        """The partitions that stand still, each of them logged."""
+    async def _look(self, positions: Mapping[int, int], paused: frozenset[int], gone: frozenset[int]) -> list[Stalled]:
+        """The partitions that stand still unasked, each of them logged."""
         topic = self._settings.topic
         try:
             # Over a connection of the admin's: the consumer's own may be what hangs.
@@ -187,7 +189,8 @@ class _Life:
             self._progress.begin_anew(time.monotonic())
             return []
         self._tell_lag(positions, ends, gone)
-        stalled = self._progress.look(positions, ends, time.monotonic())
+        watched = {partition: at for partition, at in positions.items() if partition not in paused}
+        stalled = self._progress.look(watched, ends, time.monotonic())
         for one in stalled:
             place = {"partition": one.partition, "position": one.position, "end": one.end}
             _log.error("consumer_stalled", topic=topic, seconds=round(one.seconds, 1), **place)
@@ -213,9 +216,14 @@ class _Life:
 
         return found[0] if await self._until_available(ask, frozenset(partitions), abandon) else None
 
-    async def take(self, records: Sequence[Record], abandon: asyncio.Event) -> bool:
+    async def take(self, records: Sequence[Record], abandon: asyncio.Event) -> Mapping[int, Later] | None:
         touched = frozenset(record.partition for record in records)
-        return await self._until_available(lambda: self._handler(records), touched, abandon)
+        later: dict[int, Later] = {}
+
+        async def hand_over() -> None:
+            later.update(await self._handler(records) or {})
+
+        return later if await self._until_available(hand_over, touched, abandon) else None
 
     def assigned(self, partitions: frozenset[int]) -> None:
         self._on_state(ConsumerState(Phase.ASSIGNED, partitions))

@@ -6,6 +6,7 @@ slower), seeks where its reader says at each assignment, and commits by itself, 
 """
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,10 +19,11 @@ from aiokafka.errors import ConsumerStoppedError, IllegalStateError, KafkaError
 from faust.app.base import BootStrategy
 from faust.tables.manager import TableManager
 from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
 from yarl import URL
 
 from processors.adapters.kafka.consumer_thread import LONGEST_POLL_MS, ConsumerThread
-from processors.ports.streams import Record
+from processors.ports.streams import Later, Record
 
 _log = structlog.get_logger("kafka.consumer")
 
@@ -63,8 +65,10 @@ class Reader(Protocol):
     async def locate(self, partitions: Sequence[int], abandon: asyncio.Event) -> Mapping[int, int] | None:
         """Start offsets; an empty mapping where the group's commits decide; None: abandoned."""
 
-    async def take(self, records: Sequence[Record], abandon: asyncio.Event) -> bool:
-        """Handle a poll; answer whether it is durable. False: abandoned, the records will come again."""
+    async def take(self, records: Sequence[Record], abandon: asyncio.Event) -> Mapping[int, Later] | None:
+        """Handle a poll; answer, once it is durable, which partitions go on later. None: abandoned, the records will
+        come again.
+        """
 
     def assigned(self, partitions: frozenset[int]) -> None: ...
 
@@ -81,6 +85,7 @@ class _Consumer(driver.Consumer):  # type: ignore[misc]
         self._told_kafka: dict[Any, int] = {}
         self._seek_wanted = 0
         self._seek_done = 0
+        self._resume_at: dict[TP, float] = {}
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -98,9 +103,10 @@ class _Consumer(driver.Consumer):  # type: ignore[misc]
             async with asyncio.timeout(_HANDOVER_SECONDS):
                 await self._idle.wait()
         await self.commit()
-        for known in (self._durable, self._told_kafka):
-            for tp in revoked:
-                known.pop(tp, None)
+        for tp in revoked:
+            self._durable.pop(tp, None)
+            self._told_kafka.pop(tp, None)
+            self._resume_at.pop(tp, None)
         if revoked:
             self.reader.revoked(frozenset(tp.partition for tp in revoked))
         await super().on_partitions_revoked(revoked)
@@ -115,7 +121,7 @@ class _Consumer(driver.Consumer):  # type: ignore[misc]
                 if self._seek_done != self._seek_wanted and not await self._seek_all():
                     await asyncio.sleep(0)
                     continue
-                polled, _ = await self._wait_next_records(timeout=_POLL_SECONDS)
+                polled, _ = await self._wait_next_records(timeout=self._resume_due())
                 self._thread.hold_fetches(is_idle=not polled)
                 # A poll from before a rebalance is not ours any more; what replaces it was sought anew.
                 if polled and self.flow_active and generation == self.app.consumer_generation_id:
@@ -132,14 +138,44 @@ class _Consumer(driver.Consumer):  # type: ignore[misc]
         records = [record for part in polled.values() for record in part]
         self._idle.clear()
         try:
-            durable = await self.reader.take(records, self.suspend_flow)
+            later = await self.reader.take(records, self.suspend_flow)
         finally:
             self._idle.set()
-        if not durable or self._seek_done != self._seek_wanted:
+        if later is None or self._seek_done != self._seek_wanted:
             return
         for tp, part in polled.items():
-            self._read_offset[tp] = part[-1].offset
-            self._durable[tp] = part[-1].offset + 1
+            self._durable[tp] = later[tp.partition].offset if tp.partition in later else part[-1].offset + 1
+            self._read_offset[tp] = self._durable[tp] - 1
+        if later:
+            await self._leave_alone({TP(*tp): later[tp.partition] for tp in polled if tp.partition in later})
+
+    async def _leave_alone(self, later: Mapping[TP, Later]) -> None:
+        """Go back in these partitions, and read no more of them for a while."""
+        try:
+            await self.seek_wait({TopicPartition(*tp): one.offset for tp, one in later.items()})
+        except (IllegalStateError, KafkaError) as exc:  # rebalanced meanwhile, or the broker went away
+            _log.info("seek_repeated", reason=repr(exc))
+            self._seek_wanted += 1
+            return
+        self.pause_partitions(later)
+        self._resume_at.update((tp, time.monotonic() + one.seconds) for tp, one in later.items())
+
+    def _resume_due(self) -> float:
+        """Read again what was left alone for long enough; answer for how long a poll may wait."""
+        now = time.monotonic()
+        due = [tp for tp, at in self._resume_at.items() if at <= now]
+        if due:
+            self._resume(due)
+        return min([_POLL_SECONDS, *(at - now for at in self._resume_at.values())])
+
+    def _resume(self, tps: Sequence[TP]) -> None:
+        self.resume_partitions(tps)
+        for tp in tps:
+            del self._resume_at[tp]
+
+    def paused(self) -> frozenset[int]:
+        """Partitions that are left alone, as they were asked to be."""
+        return frozenset(tp.partition for tp in self._resume_at)
 
     async def _seek_all(self) -> bool:
         wanted = self._seek_wanted
@@ -153,6 +189,7 @@ class _Consumer(driver.Consumer):  # type: ignore[misc]
             _log.info("seek_repeated", reason=repr(exc))
             await asyncio.sleep(0.1)
             return False
+        self._resume([tp for tp in self._resume_at if tp in tps.values()])
         self._seek_done = wanted
         self.reader.assigned(frozenset(tps))
         return True
@@ -275,6 +312,11 @@ class FaustWorker:
     def positions(self) -> Mapping[int, int] | None:
         """Where fetching stands in each partition that is held, -1 where it has no place yet; None while joining."""
         found: Mapping[int, int] | None = self._app.consumer.positions()
+        return found
+
+    def paused(self) -> frozenset[int]:
+        """Partitions that the reader wants later."""
+        found: frozenset[int] = self._app.consumer.paused()
         return found
 
     async def stop(self) -> None:

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from functools import partial
 from typing import Any
 
-from processors.ports.streams import BatchHandler, Delivery, Outgoing, Positions
+from processors.ports.streams import BatchHandler, Delivery, Later, Outgoing, Positions, Record
 from schemas.errors import Refused, Unavailable
 from tests.simulation.memory.broker import Broker, Member
 from topology.topics import TopicSpec
@@ -97,22 +96,42 @@ class MemoryConsumer:
             return stop.is_set() or member.generation != generation or not self._is_in(member)
 
         offsets = await self._located(member, is_over)
+        paused: set[int] = set()
         while not is_over():
-            records = self._broker.fetch(member.topic_id, self._topic, offsets, self._most)
+            wanted = {partition: at for partition, at in offsets.items() if partition not in paused}
+            records = self._broker.fetch(member.topic_id, self._topic, wanted, self._most)
             if not records:
                 await member.news.wait()
                 member.news.clear()
                 continue
             await self._broker.network.hop()
-            if is_over() or not await self._retried(partial(self._handler, records), is_over):
+            later = None if is_over() else await self._taken(records, is_over)
+            if later is None:
                 return
             for record in records:
                 offsets[record.partition] = record.offset + 1
+            for partition, one in later.items():
+                offsets[partition] = one.offset
+                paused.add(partition)
+                self._broker.network.after(one.seconds, self._resume, paused, partition, member)
             for partition, offset in offsets.items():
                 if self._broker.network.chance(0.5):
                     self._broker.commit_offset(member, partition, offset)
                 if self._broker.network.chance(self._broker.repeating):
                     offsets[partition] = max(offset - 3, 0)
+
+    @staticmethod
+    def _resume(paused: set[int], partition: int, member: Member) -> None:
+        paused.discard(partition)
+        member.news.set()
+
+    async def _taken(self, records: Sequence[Record], is_over: Callable[[], bool]) -> dict[int, Later] | None:
+        later: dict[int, Later] = {}
+
+        async def hand_over() -> None:
+            later.update(await self._handler(records) or {})
+
+        return later if await self._retried(hand_over, is_over) else None
 
     async def _located(self, member: Member, is_over: Callable[[], bool]) -> dict[int, int]:
         await self._broker.network.hop()

@@ -1,6 +1,8 @@
 """Events whose data lies in storage: read where a trigger asks for them, waited for while the storage is away."""
 
+import asyncio
 import shutil
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,11 +11,13 @@ import pytest
 
 from processors.adapters.objects.storage import open_storage
 from processors.ingest.ingest import Ingest
-from processors.ports.streams import Record
+from processors.ingest.reading import AT_ONCE
+from processors.ports.storage import Storage
+from processors.ports.streams import Later, Record
 from processors.runtime.current_catalog import CurrentCatalog
 from schemas.envelope import Envelope, encode_envelope, referring
 from schemas.errors import Unavailable
-from schemas.stored_bodies import StoredBody, too_large_to_travel
+from schemas.stored_bodies import Reference, StoredBody, too_large_to_travel
 from tests.conformance_of_ports.logs import MemoryLog
 from tests.simulation.memory.tables import Queue, Tables
 from tests.unit.gateway.catalogs import PROJECT, snapshot_of
@@ -48,20 +52,29 @@ class Stage:
         self.tables.queues[PROJECT, "q_default"] = Queue(100, ordered=False, max_attempts=5)
         self.folder = folder
         self.storage = open_storage(f"file://{folder}")
+        self.read_from: object = self.storage
 
     @property
     def tables(self) -> Tables:
         return self.log.database.tables
 
     async def ingest(self, *values: bytes, storage: bool = True) -> None:
+        if not storage:
+            self.read_from = None
+        await self.take([record(0, at, value) for at, value in enumerate(values)])
+
+    async def take(self, records: Sequence[Record]) -> Mapping[int, Later]:
         log = await self.log.ingest_log()
-        await log.positions(TOPIC, "topic-1", [0])
-        ingest = Ingest(log, CurrentCatalog(Published()), Silent(), None, self.storage if storage else None)  # type: ignore[arg-type]
-        await ingest([Record(TOPIC, 0, at, b"p", value, (), 1_784_500_000_000) for at, value in enumerate(values)])
+        await log.positions(TOPIC, "topic-1", [0, 1])
+        return await Ingest(log, CurrentCatalog(Published()), Silent(), None, self.read_from)(records)  # type: ignore[arg-type]
 
     @property
     def codes(self) -> list[str]:
         return [one.error_code for one in self.tables.dead_letters.values()]
+
+
+def record(partition: int, offset: int, value: bytes) -> Record:
+    return Record(TOPIC, partition, offset, b"p", value, (), 1_784_500_000_000)
 
 
 @pytest.fixture
@@ -94,18 +107,64 @@ async def test_the_run_refers_to_its_input_and_the_reference_is_kept(folder: Pat
     assert stage.tables.stored_bodies == {str(large().reference)}
 
 
-async def test_while_the_storage_is_away_nothing_is_decided_and_nothing_passes(folder: Path) -> None:
+async def test_while_the_storage_is_away_a_partition_stands_at_the_record_that_needs_it_and_others_go_on(
+    folder: Path,
+) -> None:
     stage = Stage(folder)
     await stage.storage.put(large())
     shutil.move(folder, folder.with_name("away"))
-    records = [event(large()), event(None, id="2", idempotency_key="k2")]
-    with pytest.raises(Unavailable) as caught:
-        await stage.ingest(*records)
-    assert caught.value.code == "E_STORAGE_UNAVAILABLE"
-    assert (stage.tables.live, stage.tables.dead_letters, stage.tables.progress) == ({}, {}, {})
+    poll = [
+        record(0, 0, event(None, id="0", idempotency_key="k0")),
+        record(0, 1, event(large())),
+        record(0, 2, event(None, id="2", idempotency_key="k2")),
+        record(1, 7, event(None, id="3", idempotency_key="k3")),
+    ]
+    later = await stage.take(poll)
+    assert {partition: one.offset for partition, one in later.items()} == {0: 1}
+    assert later[0].seconds > 0
+    assert {partition: one.next_offset for (_, partition), one in stage.tables.progress.items()} == {0: 1, 1: 8}
+    assert {event_id for _, event_id in stage.tables.inbox} == {"0", "3"}
     shutil.move(folder.with_name("away"), folder)
-    await stage.ingest(*records)
-    assert len(stage.tables.live) == 2
+    assert await stage.take(poll[1:3]) == {}
+    assert len(stage.tables.live) == 4
+    assert stage.codes == []
+
+
+class Counting:
+    """Storage that is slow or away, and counts who asks."""
+
+    def __init__(self, inner: Storage, failures: int = 0) -> None:
+        self._inner = inner
+        self._failures = failures
+        self.asked = self.now = self.most = 0
+
+    async def get(self, reference: Reference) -> bytes:
+        self.asked += 1
+        self.now += 1
+        self.most = max(self.most, self.now)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self.now -= 1
+        if self.asked <= self._failures:
+            raise Unavailable("E_STORAGE_UNAVAILABLE", "away")
+        return await self._inner.get(reference)
+
+
+async def test_the_bodies_of_a_poll_are_read_several_at_a_time_and_never_more_than_may_be_held(folder: Path) -> None:
+    stage = Stage(folder)
+    await stage.storage.put(large())
+    stage.read_from = slow = Counting(stage.storage)
+    await stage.ingest(*(event(large(), id=str(n), idempotency_key=str(n)) for n in range(3 * AT_ONCE)))
+    assert len(stage.tables.live) == 3 * AT_ONCE
+    assert slow.most == AT_ONCE
+
+
+async def test_a_storage_that_is_away_is_not_asked_for_every_record_of_a_poll(folder: Path) -> None:
+    stage = Stage(folder)
+    stage.read_from = away = Counting(stage.storage, failures=10_000)
+    await stage.ingest(*(event(large(), id=str(n), idempotency_key=str(n)) for n in range(10 * AT_ONCE)))
+    assert away.asked == AT_ONCE
+    assert stage.tables.live == {}
 
 
 async def test_data_that_is_not_there_is_a_dead_letter_and_its_neighbours_are_taken(folder: Path) -> None:

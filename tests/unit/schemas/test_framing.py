@@ -8,7 +8,7 @@ import pytest
 from processors.ports.streams import Record
 from schemas.envelope import Envelope, decode_envelope, encode_envelope
 from schemas.errors import Refused
-from schemas.framing import Headers, decode_record, decode_records
+from schemas.framing import Headers, decode_record
 
 MILLIS = 1_784_469_731_884  # 2026-07-19T14:02:11.884Z
 EVENT = {
@@ -129,9 +129,3 @@ def test_what_is_said_of_data_that_is_not_strict_json_holds_none_of_it(value: by
     for read in (binary(value), structured(b'{"specversion":"1.0","data":' + value + b"}")):
         told = refusal(read)
         assert (told.code, "secret" in told.message) == ("E_CLOUDEVENT_INVALID", False)
-
-
-def test_one_bad_record_of_a_poll_is_its_own_refusal():
-    good = json.dumps(EVENT).encode()
-    answers = decode_records([record(good), record(None), record(b"{"), binary(), binary(ce_id=...), record(good)], {})
-    assert [type(answer) for answer in answers] == [Envelope, Refused, Refused, Envelope, Refused, Envelope]
