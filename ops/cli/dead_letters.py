@@ -124,11 +124,24 @@ def show(
     for title, name in _HEAD:
         if found.get(name) is not None:
             output.line(f"{title:<9} {printable(text_of(found[name]))}")
+    _print_record(output, found)
     for record in found.get("attempts") or []:
         output.line(record_line(record, sys.stdout))
     for late in found.get("late_attempts") or []:
         output.line(record_line({**late, "kind": "late", "finished_at": late.get("recorded_at")}, sys.stdout))
     return OK
+
+
+def _print_record(output: Output, found: dict[str, Any]) -> None:
+    """What the record came with: hidden but for what says of which kind it is, or all of it in base64."""
+    record = found.get("record") or {}
+    key = found.get("raw_key", record.get("key"))
+    if key is not None:
+        output.line(f"{'key':<9} {printable(str(key))}")
+    for name, value in found.get("raw_headers") or [(one["name"], one["value"]) for one in record.get("headers", [])]:
+        output.line(f"{'header':<9} {printable(f'{name}: {text_of(value)}')}")
+    if record.get("left_out"):
+        output.note(f"{record['left_out']} of key and headers were too large to keep")
 
 
 def redrive(

@@ -1,6 +1,6 @@
 """Dead letters over HTTP: counted, listed and shown by code and sentence; whole ones under a scope of their own."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from aiohttp import web
@@ -8,9 +8,10 @@ from aiohttp import web
 from processors.gateway.documents import attempt_document, raw
 from processors.gateway.fields import flag_parameter, since_parameter, text_parameter, whole_parameter
 from processors.gateway.parts import Parts, json_response
-from processors.ports.dead_letters import DeadLetter, DeadLetters, LetterFilter, Reader
+from processors.ports.dead_letters import DeadLetter, DeadLetters, LetterFilter, OneLetter, Reader
 from processors.ports.tokens import DEAD_LETTERS, OPERATOR, READ, Token
 from schemas.errors import Refused
+from schemas.kept_records import headers_of, redacted
 from topology.names import hint
 
 LETTERS_A_PAGE = 50
@@ -59,7 +60,7 @@ class DeadLetterViews:
             token = await parts.access.require(request, DEAD_LETTERS)
             document = await self._whole(token, request.match_info["letter"])
         else:
-            document = asdict(await self._find(_reader(token), request.match_info["letter"]))
+            document = _document(await self._find(_reader(token), request.match_info["letter"]))
         if with_attempts:
             document |= await self._history(token.project_id, document["run_id"])
         return json_response(document)
@@ -76,7 +77,7 @@ class DeadLetterViews:
             since=since_parameter(request, "since", self._parts.door.now()),
         )
 
-    async def _find(self, reader: Reader, dead_letter_id: str) -> DeadLetter:
+    async def _find(self, reader: Reader, dead_letter_id: str) -> OneLetter:
         letter = await self._letters.find(reader, dead_letter_id) if _is_storable(dead_letter_id) else None
         if letter is None:
             raise Refused(
@@ -87,10 +88,12 @@ class DeadLetterViews:
 
     async def _whole(self, token: Token, dead_letter_id: str) -> dict[str, Any]:
         reader = _reader(token)
-        document = asdict(await self._find(reader, dead_letter_id))
-        kept = await self._letters.read_whole(reader, dead_letter_id)
-        if kept is not None:
-            document |= {"envelope": raw(kept.envelope), "raw": kept.raw}
+        letter = await self._find(reader, dead_letter_id)
+        document = _document(letter)
+        whole = await self._letters.read_whole(reader, dead_letter_id)
+        if whole is not None:
+            document |= {"envelope": raw(whole.envelope), "raw": whole.raw}
+            document |= {"raw_key": letter.record_key, "raw_headers": headers_of(letter.record_headers)}
         return document
 
     async def _history(self, project_id: str, run_id: str | None) -> dict[str, Any]:
@@ -108,6 +111,12 @@ async def check_queue(parts: Parts, project_id: str, queue_id: str) -> None:
     known = {name for project, name in (await parts.current.get()).queues if project == project_id}
     if queue_id not in known | {_RECORDS, _REFUSED_ROWS}:
         raise Refused("E_INVALID_PARAMETER", f"{queue_id[:80]!r} is no queue of this project{hint(queue_id, known)}")
+
+
+def _document(letter: OneLetter) -> dict[str, Any]:
+    """The letter for whoever may see it; of a record, `record` tells what it came with, most of it hidden."""
+    told = {field.name: getattr(letter, field.name) for field in fields(DeadLetter)}
+    return told if letter.source_topic is None else {**told, "record": redacted(letter.kept)}
 
 
 def _reader(token: Token) -> Reader:

@@ -87,7 +87,14 @@ _RUN = _object(
 
 _LETTER = _object(
     {"dead_letter_id": _TEXT, "queue_id": _TEXT, "reason": _TEXT, "error_code": _TEXT, "summary": _TEXT},
-    {"attempts": _list({"type": "object"}), "envelope": {}, "raw": {"type": ["string", "null"]}},
+    {
+        "attempts": _list({"type": "object"}),
+        "envelope": {},
+        "raw": {"type": ["string", "null"]},
+        "record": {"type": "object"},
+        "raw_key": {"type": ["string", "null"]},
+        "raw_headers": _list({"type": "array"}),
+    },
 )
 _LETTERS: Mapping[str, Schema] = {
     "queue": _TEXT, "error_code": _TEXT, "since": {"anyOf": [_SPAN, _MOMENT]},

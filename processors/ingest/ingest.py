@@ -27,6 +27,7 @@ from processors.runtime.matching import Miss, kept_miss
 from schemas.envelope import Envelope, data_hash, envelope_text
 from schemas.errors import AutomationError, Refused, Unavailable
 from schemas.ids import MAX_MILLIS, computed_dead_letter_id
+from schemas.kept_records import NOTHING_KEPT, kept
 from schemas.redacted_text import without_secrets
 
 SEQ_HEADER = "a44-seq"
@@ -193,6 +194,7 @@ class Ingest:
                 offset=record.offset,
                 raw=record.value or b"",
                 dead_letter_id=_letter(record, "conflict") if accepted is None else None,
+                kept=kept(record) if accepted is None else NOTHING_KEPT,
             )
         )
         for place, one in enumerate(read.found):
@@ -259,7 +261,7 @@ def _refused_by_trigger(record: Record, envelope: Envelope, reason: str, refused
     if not (isinstance(workflow, str) and isinstance(trigger, str)):
         return dead
     told = {"workflow_id": workflow, "trigger_id": trigger, "envelope": envelope_text(envelope)}
-    return msgspec.structs.replace(dead, **told)
+    return msgspec.structs.replace(dead, **told, data_ref=envelope.data_ref)
 
 
 def _dead(record: Record, project_id: str | None, reason: str, refused: Refused, place: int = 0) -> DeadRecord:
@@ -272,4 +274,5 @@ def _dead(record: Record, project_id: str | None, reason: str, refused: Refused,
         raw=record.value,
         partition=record.partition,
         offset=record.offset,
+        kept=kept(record),
     )

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from schemas.kept_records import KeptRecord
+
 
 @dataclass(frozen=True, slots=True)
 class LetterFilter:
@@ -45,6 +47,19 @@ class DeadLetter:
     redrive_id: str | None
     redriven_as: str | None
     redriven_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class OneLetter(DeadLetter):
+    """A letter by itself, of a record with the key and the headers that it came with (see `schemas.kept_records`)."""
+
+    record_key: bytes | None
+    record_headers: str | None
+    record_left_out: int
+
+    @property
+    def kept(self) -> KeptRecord:
+        return KeptRecord(self.record_key, self.record_headers, self.record_left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +100,7 @@ class DeadLetters(Protocol):
     async def list_letters(self, wanted: LetterFilter) -> Sequence[DeadLetter]:
         """One page, newest first."""
 
-    async def find(self, reader: Reader, dead_letter_id: str) -> DeadLetter | None: ...
+    async def find(self, reader: Reader, dead_letter_id: str) -> OneLetter | None: ...
 
     async def read_whole(self, reader: Reader, dead_letter_id: str) -> Whole | None:
         """What the letter keeps. That it was read is in the audit log when this returns."""

@@ -10,13 +10,14 @@ from msgspec import Struct
 from processors.ports.misses import FilterMiss
 from processors.ports.runs import Grant, NewRun
 from processors.ports.streams import Positions
+from schemas.kept_records import NOTHING_KEPT, KeptRecord
 
 
 class Arrival(Struct, frozen=True, gc=False):
     """One envelope of a poll. `accepted_at` is None for a record produced straight to Kafka: this commit accepts it.
 
-    Then `dead_letter_id` is used when its key turns out to belong to another event with another body. What came through
-    a door has its key, and no need of one.
+    Then `dead_letter_id` is used when its key turns out to belong to another event with another body, and `kept` is
+    what the letter keeps beside `raw`. What came through a door has its key, and no need of one.
     """
 
     event_id: str
@@ -28,6 +29,7 @@ class Arrival(Struct, frozen=True, gc=False):
     offset: int
     raw: bytes
     dead_letter_id: str | None
+    kept: KeptRecord = NOTHING_KEPT
 
 
 def event_of(one: Arrival | NewRun) -> tuple[str, str]:
@@ -39,7 +41,7 @@ class DeadRecord(Struct, frozen=True):
     """A record of which no run can be made. `summary` never holds its content.
 
     Where one trigger refused what others may have taken, the letter says which, and has the envelope as text: that run
-    can be made by a redrive.
+    can be made by a redrive. `data_ref` is where its data lies, if in storage.
     """
 
     dead_letter_id: str
@@ -53,6 +55,8 @@ class DeadRecord(Struct, frozen=True):
     workflow_id: str | None = None
     trigger_id: str | None = None
     envelope: str | None = None
+    data_ref: str | None = None
+    kept: KeptRecord = NOTHING_KEPT
 
 
 class Followed(NamedTuple):

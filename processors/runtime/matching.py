@@ -86,7 +86,7 @@ def match(
     `stored` is the data of an event that only refers to it.
     """
     try:
-        scope = EventScope(envelope) if stored is None else EventScope(envelope, strict_json.decode(stored))
+        scope = _scope_of(envelope, stored)
         triggers = _triggers_for(snapshot, envelope)
     except Refused as refused:
         return [refused]
@@ -96,6 +96,10 @@ def match(
         else asked(snapshot, trigger, scope, millis, now)
         for trigger in triggers
     ]
+
+
+def _scope_of(envelope: Envelope, stored: bytes | None) -> EventScope:
+    return EventScope(envelope) if stored is None else EventScope(envelope, strict_json.decode(stored))
 
 
 def kept_miss(trigger: Trigger, envelope: Envelope) -> FilterMiss | None:
@@ -248,12 +252,19 @@ def _manual_trigger(
 
 
 def run_again(
-    snapshot: CatalogSnapshot, envelope: Envelope, workflow_id: str, trigger_id: str, *, millis: int
+    snapshot: CatalogSnapshot,
+    envelope: Envelope,
+    workflow_id: str,
+    trigger_id: str,
+    *,
+    millis: int,
+    stored: bytes | None = None,
 ) -> NewRun:
     """The run of an event that had one before: of the version that its trigger takes now, the latest where the trigger
-    is gone. No filter is asked: the event was accepted. Raises Refused as `run_of`, and E_WORKFLOW_NOT_FOUND.
+    is gone. No filter is asked: the event was accepted. `stored` as in `match`. Raises Refused as `run_of`, and
+    E_WORKFLOW_NOT_FOUND.
     """
-    scope = EventScope(envelope)
+    scope = _scope_of(envelope, stored)
     trigger = snapshot.triggers.get((envelope.project_id, trigger_id))
     if trigger is not None and trigger.workflow_id == workflow_id:
         if trigger.type == EVENT:

@@ -1,4 +1,5 @@
-"""Which dead letters an order redrives, why others are left, and the run that a letter becomes. Pure.
+"""Which dead letters an order redrives, why others are left, and the run that a letter becomes. Of the
+world outside only data in storage is asked for, through who calls.
 
 A letter is told by its own fields and, where the filter asks, by its envelope. What cannot be run again is counted by
 its cause, never passed over in silence.
@@ -6,7 +7,7 @@ its cause, never passed over in silence.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -18,8 +19,9 @@ from processors.ports.catalog import CatalogSnapshot
 from processors.ports.redrives import Candidate, DueRedrive, NotRedriven, Redriven, Step, WaitingLetter
 from processors.ports.runs import NewRun
 from processors.runtime.matching import EventScope, run_again, stale_at
-from schemas.envelope import decode_envelope, redriven
-from schemas.errors import Place, Refused
+from schemas.envelope import Envelope, decode_envelope, redriven, reference_of
+from schemas.errors import Place, Refused, Unavailable
+from schemas.stored_bodies import Reference
 from topology.expressions import Filter, compile_letter_filter
 
 MOST_REDRIVES = 5  # of one event, over all the letters that it has become
@@ -142,25 +144,50 @@ def letters_a_second(text: str) -> float:
     return float(found[1]) / _SECONDS[found[2]]
 
 
-def step_of(snapshot: CatalogSnapshot, redrive: DueRedrive, letters: Sequence[WaitingLetter]) -> Step:
-    """What becomes of the letters whose turn it is."""
+async def step_of(
+    snapshot: CatalogSnapshot,
+    redrive: DueRedrive,
+    letters: Sequence[WaitingLetter],
+    read: Callable[[Reference], Awaitable[bytes]],
+) -> Step:
+    """What becomes of the letters whose turn it is. `read` brings data that lies in storage: templates may look at it,
+    and a run of what cannot be read any more is not begun. While the storage is away, its letter and those behind wait.
+    """
     done: list[Redriven] = []
     refused: list[NotRedriven] = []
     for letter in letters:
         try:
-            done.append(Redriven(letter.dead_letter_id, letter.run_id, _new_run(snapshot, letter, redrive)))
+            envelope = _opened(letter)
+            reference = reference_of(envelope)
+            stored = None if reference is None else await read(reference)
+            done.append(
+                Redriven(letter.dead_letter_id, letter.run_id, _new_run(snapshot, letter, envelope, redrive, stored))
+            )
         except Refused as exc:
             refused.append(NotRedriven(letter.dead_letter_id, exc.code))
+        except Unavailable:
+            break
     return Step(redrive, done, refused)
 
 
-def _new_run(snapshot: CatalogSnapshot, letter: WaitingLetter, redrive: DueRedrive) -> NewRun:
-    if letter.envelope is None or letter.workflow_id is None or letter.trigger_id is None:
-        raise Refused("E_DEAD_LETTER_NOT_FOUND", f"{letter.dead_letter_id} is not there any more")
-    envelope = redriven(decode_envelope(letter.envelope.encode()))
+def _opened(letter: WaitingLetter) -> Envelope:
+    if letter.envelope is None:
+        raise _gone(letter)
+    return redriven(decode_envelope(letter.envelope.encode()))
+
+
+def _new_run(
+    snapshot: CatalogSnapshot, letter: WaitingLetter, envelope: Envelope, redrive: DueRedrive, stored: bytes | None
+) -> NewRun:
+    if letter.workflow_id is None or letter.trigger_id is None:
+        raise _gone(letter)
     millis = int(redrive.created_at.timestamp() * 1000)
-    run = run_again(snapshot, envelope, letter.workflow_id, letter.trigger_id, millis=millis)
+    run = run_again(snapshot, envelope, letter.workflow_id, letter.trigger_id, millis=millis, stored=stored)
     return msgspec.structs.replace(run, stale_at=None) if redrive.allow_stale else run
+
+
+def _gone(letter: WaitingLetter) -> Refused:
+    return Refused("E_DEAD_LETTER_NOT_FOUND", f"{letter.dead_letter_id} is not there any more")
 
 
 def _scope(letter: Candidate, *, is_whole: bool) -> Mapping[str, Any]:

@@ -24,7 +24,9 @@ async def run(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measur
         open_pool(settings.postgres_dsn, "scheduler-redrives", size=1, hot=True) as pool,
         open_hints(settings) as hints,
     ):
-        redriver = Redriver(PostgresRedrives(pool), CurrentCatalog(PostgresCatalog(pool)), measures)
+        redriver = Redriver(
+            PostgresRedrives(pool), CurrentCatalog(PostgresCatalog(pool)), measures, storage_of(settings)
+        )
         scheduler = Scheduler(schedule, hints, measures, redriver)
         listening = asyncio.create_task(
             listen(settings.postgres_dsn, {Channel.PENDING: scheduler.wake}, stop, measures)

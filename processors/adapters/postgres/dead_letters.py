@@ -7,7 +7,7 @@ from psycopg.rows import class_row
 
 from processors.adapters.postgres.pooled import Pool, ask
 from processors.adapters.postgres.statements import statements
-from processors.ports.dead_letters import DeadLetter, LetterFilter, LettersOfCode, Reader, Whole
+from processors.ports.dead_letters import DeadLetter, LetterFilter, LettersOfCode, OneLetter, Reader, Whole
 
 
 class PostgresDeadLetters:
@@ -21,9 +21,9 @@ class PostgresDeadLetters:
     async def list_letters(self, wanted: LetterFilter) -> Sequence[DeadLetter]:
         return await ask(self._pool, self._sql["list_letters"], asdict(wanted), class_row(DeadLetter))
 
-    async def find(self, reader: Reader, dead_letter_id: str) -> DeadLetter | None:
+    async def find(self, reader: Reader, dead_letter_id: str) -> OneLetter | None:
         asked = {**asdict(reader), "dead_letter_id": dead_letter_id}
-        rows = await ask(self._pool, self._sql["find_letter"], asked, class_row(DeadLetter))
+        rows = await ask(self._pool, self._sql["find_letter"], asked, class_row(OneLetter))
         return rows[0] if rows else None
 
     async def read_whole(self, reader: Reader, dead_letter_id: str) -> Whole | None:

@@ -19,6 +19,8 @@ from processors.ports.ingest import Arrival, Followed, Harvest, event_of
 from processors.ports.runs import Grant
 from schemas.errors import Unavailable
 
+KEPT = ("key", "headers", "left_out")
+
 
 class PostgresIngestLog:
     """`window` is how long keys are remembered, in seconds."""
@@ -102,6 +104,7 @@ class PostgresIngestLog:
         if harvest.misses:
             batch.append(keep_misses(harvest.misses))
         if harvest.dead:
+            batch += _kept_bodies(harvest)
             batch.append(self._burials(harvest))
         reached = [harvest.reached[partition] for partition in partitions]
         advance = {
@@ -153,6 +156,7 @@ class PostgresIngestLog:
         names = ("event_id", "body_hash", "dead_letter_id", "project_id", "raw", "partition")
         return statements("ingest")["refuse_conflicts"], {
             **columns(direct, names),
+            **columns([one.kept for one in direct], KEPT),
             "key_hash": hashes,
             "record_offset": [one.offset for one in direct],
             "topic": topic,
@@ -166,7 +170,14 @@ class PostgresIngestLog:
         )  # fmt: skip
         return statements("ingest")["bury"], {
             **columns(harvest.dead, names),
+            **columns([one.kept for one in harvest.dead], KEPT),
             "record_offset": [one.offset for one in harvest.dead],
             "topic": harvest.topic,
             "dead_letters_topic": self._dead_letters_topic,
         }
+
+
+def _kept_bodies(harvest: Harvest) -> list[Statement]:
+    """What letters refer to stays in storage, as what runs refer to."""
+    references = sorted({one.data_ref for one in harvest.dead if one.data_ref is not None})
+    return [(statements("ingest")["keep_bodies"], {"references": references})] if references else []

@@ -7,8 +7,11 @@ import time
 import psycopg
 import pytest
 
+from processors.ports.streams import Record
 from processors.ports.tokens import DEAD_LETTERS, OPERATOR, READ
+from schemas.framing import Headers
 from schemas.ids import new_event_id, run_id
+from schemas.kept_records import kept
 from tests.integration.gateway.conftest import PROJECT, Gateway
 from tests.integration.gateway.histories import insert_ended, record
 
@@ -163,3 +166,28 @@ async def test_parameters_that_make_no_sense_are_refused_by_name(gateway: Gatewa
         assert (answer.status, answer.code) == (400, "E_INVALID_PARAMETER")
         assert name in answer.body["detail"]
     assert (await gateway.call("GET", f"{API}/dlq_1?whole=x")).code == "E_INVALID_PARAMETER"
+
+
+async def test_h05_key_and_headers_of_a_record_are_shown_hidden_and_whole_to_whom_may_see_that(
+    gateway: Gateway, reader: str, operator: str
+) -> None:
+    await bury(gateway, "dlq_record", run=None, queue="ingest", code="E_FILTER_ERROR")
+    headers: Headers = (("ce_type", b"order.paid"), ("x-api-key", b"k-4111"), ("ce_subject", b"Maria"))
+    found = kept(Record("a44.events.v1", 3, 41, b"customer-7", RECORD, headers, 0))
+    await gateway.rows(
+        "update automation.dead_letters set record_key = %s, record_headers = %s", found.key, found.headers
+    )
+    shown = (await gateway.call("GET", f"{API}/dlq_record", token=reader)).body
+    assert shown["record"] == {
+        "key": "[redacted]",
+        "headers": [
+            {"name": "ce_type", "value": "order.paid"},
+            {"name": "x-api-key", "value": "[redacted]"},
+            {"name": "ce_subject", "value": "[redacted]"},
+        ],
+        "left_out": 0,
+    }
+    assert not {"raw_key", "raw_headers", "record_key", "record_headers"} & shown.keys()
+    whole = (await gateway.call("GET", f"{API}/dlq_record?whole=true", token=operator)).body
+    assert base64.b64decode(whole["raw_key"]) == b"customer-7"
+    assert [(name, base64.b64decode(value)) for name, value in whole["raw_headers"]] == list(headers)

@@ -1,26 +1,36 @@
 """Redrives on the real log: each letter once, as the next version of its operation, at its pace, under a name."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 
+from processors.adapters.objects.storage import open_storage
 from processors.adapters.postgres.connections import open_pool
 from processors.adapters.postgres.redrives import PostgresRedrives
+from processors.ingest.ingest import Ingest
 from processors.ports.journal import Batch, RunEnd
 from processors.ports.measures import Measures
 from processors.ports.redrives import Order
+from processors.ports.storage import Storage
+from processors.ports.streams import Record
 from processors.runtime.current_catalog import CurrentCatalog
 from processors.scheduler.redriver import Redriver
 from processors.scheduler.scheduler import Scheduler
-from schemas.envelope import decode_envelope, encode_envelope
-from schemas.errors import Refused
+from schemas.envelope import decode_envelope, encode_envelope, envelope_text, referring
+from schemas.errors import Refused, Unavailable
+from schemas.framing import decode_record
 from schemas.ids import dead_letter_id, redrive_id
+from schemas.kept_records import headers_of
 from schemas.records import ErrorInfo
+from schemas.stored_bodies import Reference, StoredBody, too_large_to_travel
 from tests.integration.log.lab import PROJECT
 from tests.integration.log.polls import Stage, Told, Topic
 from tests.support.waiting import until
@@ -36,8 +46,8 @@ class Yard:
         self.topic = Topic()
         self.measures = Measures()
 
-    def redriver(self) -> Redriver:
-        return Redriver(self.redrives, CurrentCatalog(self.stage.catalog), self.measures)
+    def redriver(self, storage: Storage | None = None) -> Redriver:
+        return Redriver(self.redrives, CurrentCatalog(self.stage.catalog), self.measures, storage)
 
     async def take(self, count: int, lane: str | None = None) -> None:
         """Events become runs, each in a lane of its own or all in one."""
@@ -292,6 +302,84 @@ async def test_g08_an_event_that_ingest_found_too_old_runs_where_that_is_said(ya
     (run,) = await yard.lab.rows("select * from automation.live_runs")
     assert (run["input"], run["partition_key"], run["stale_at"]) == ('{"lane":"b", "n":1.10}', "b", None)
     assert (run["operation_version"], run["event_id"]) == (2, old.id)
+
+
+async def test_a_cloudevent_whose_attributes_stood_in_headers_keeps_them_and_runs_again(yard: Yard) -> None:
+    await yard.stage.catalog.publish(PROJECT, {"ageing.yaml": AGEING}, dev=False, actor="test")
+    headers = (
+        ("ce_specversion", b"1.0"), ("ce_type", b"order.fresh"), ("ce_id", b"7"), ("ce_source", b"/shop"),
+        ("ce_time", b"2026-01-01T00:00:00Z"), ("a44-project", PROJECT.encode()), ("content-type", b"application/json"),
+    )  # fmt: skip
+    plain = yard.topic.record(b'{"lane":"b", "n":1.10}')
+    await yard.stage.ingest([msgspec.structs.replace(plain, headers=headers, key=b"a-key")])
+    (row,) = await yard.lab.rows("select * from automation.dead_letters")
+    assert (row["error_code"], bytes(row["raw"]), bytes(row["record_key"])) == (
+        "E_EVENT_TOO_OLD",
+        plain.value,
+        b"a-key",
+    )
+    told = [(name, base64.b64decode(value or "")) for name, value in headers_of(row["record_headers"])]
+    assert told == list(headers)
+    again = Record("t", 0, 0, bytes(row["record_key"]), bytes(row["raw"]), tuple(told), 0)
+    assert decode_record(again) == decode_envelope(row["envelope"].encode())
+    await yard.redrives.start(yard.order([row["dead_letter_id"]], allow_stale=True))
+    await yard.wind(1)
+    await yard.redriver().look()
+    (run,) = await yard.lab.rows("select * from automation.live_runs")
+    assert (run["input"], run["partition_key"], run["operation_version"]) == ('{"lane":"b", "n":1.10}', "b", 2)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_data_in_storage_is_read_where_a_trigger_computes_a_key_from_it(
+    yard: Yard, tmp_path: Path, is_there: bool
+) -> None:
+    await yard.stage.catalog.publish(PROJECT, {"ageing.yaml": AGEING}, dev=False, actor="test")
+    storage = open_storage(f"file://{tmp_path}")
+    body = too_large_to_travel(PROJECT, json.dumps({"lane": "b", "text": "x" * 300_000}), datetime.now(UTC))
+    assert body is not None
+    await storage.put(body)
+    stale = referring(yard.topic.event(type="order.fresh", occurred_at="2026-01-01T00:00:00Z"), body)
+    reading = Ingest(yard.stage.log, CurrentCatalog(yard.stage.catalog), yard.stage.told, None, storage)
+    await reading([yard.topic.record(encode_envelope(stale))])
+    (letter,) = await yard.redrives.candidates(PROJECT, "ingest", whole=True, after=None, limit=9)
+    assert letter.reason == "event_too_old"
+    assert await yard.lab.schedule().kept_bodies([body.reference]) == [body.reference]  # no run refers to it yet
+    if not is_there:
+        await storage.remove([body.reference])
+    await yard.redrives.start(yard.order([letter.dead_letter_id], allow_stale=True))
+    await yard.wind(1)
+    await yard.redriver(storage).look()
+    runs = await yard.lab.rows("select partition_key, lane, input_ref from automation.live_runs")
+    if is_there:
+        assert [(run["partition_key"], run["input_ref"]) for run in runs] == [("b", str(body.reference))]
+    else:
+        assert runs == []
+        (said,) = await yard.lab.column("select details from automation.audit_log where action like '%%not_redriven'")
+        assert json.loads(said)["error_code"] == "E_STORED_BODY_MISSING"
+
+
+class Away:
+    """A storage that is out of reach."""
+
+    async def get(self, reference: Reference) -> bytes:
+        raise Unavailable("E_STORAGE_UNAVAILABLE", f"{reference} cannot be read now")
+
+
+async def test_while_the_storage_is_away_its_letter_waits_and_other_orders_go_on(yard: Yard) -> None:
+    await yard.take(2)
+    letters = await yard.die()
+    kept = decode_envelope((await yard.lab.value("select envelope from automation.dead_letters limit 1")).encode())
+    body = StoredBody(Reference("20260719", PROJECT, "0f" * 32), b"{}")
+    away = envelope_text(referring(kept, body))
+    change = "update automation.dead_letters set envelope = %s where dead_letter_id = %s"
+    await yard.lab.rows(change, away, letters[0])
+    for letter in letters:
+        await yard.redrives.start(yard.order([letter], rate=100))
+        yard.topic.millis += 1
+    await yard.wind(1)
+    await yard.redriver(Away()).look()  # type: ignore[arg-type]
+    assert await yard.lab.column("select redriven + refused from automation.redrives order by redrive_id") == [0, 1]
+    assert len(await yard.redrives.due()) == 1
 
 
 async def test_the_scheduler_redrives_whoever_gave_the_order(yard: Yard) -> None:

@@ -54,6 +54,22 @@ def test_stats_count_by_code(a44: Command, logged_in: RestService) -> None:
     assert logged_in.state.seen[-1].query == {"queue": "ingest", "unowned": "true"}
 
 
+def test_what_a_record_came_with_is_shown_as_the_service_tells_it(a44: Command, logged_in: RestService) -> None:
+    headers = [{"name": "ce_type", "value": "order.paid"}, {"name": "x\x1b", "value": None}]
+    letter = {**LETTER, "record": {"key": "[redacted]", "headers": headers, "left_out": 2}}
+    answer(logged_in, f"{API}/dlq_01J9YB2C", letter)
+    outcome = a44("automation", "dlq", "show", "dlq_01J9YB2C")
+    assert [line.split(maxsplit=1)[1] for line in outcome.out.splitlines() if line.startswith(("key", "header"))] == [
+        "[redacted]", "ce_type: order.paid", "x\\x1b: ",
+    ]  # fmt: skip
+    assert "2 of key and headers were too large to keep" in outcome.err
+    answer(logged_in, f"{API}/dlq_01J9YB2C", {**letter, "raw_key": "azE=", "raw_headers": [["ce_type", "b3JkZXI="]]})
+    outcome = a44("automation", "dlq", "show", "dlq_01J9YB2C", "--whole")
+    assert [line.split(maxsplit=1)[1] for line in outcome.out.splitlines() if line.startswith(("key", "header"))] == [
+        "azE=", "ce_type: b3JkZXI=",
+    ]  # fmt: skip
+
+
 def test_one_is_shown_with_its_attempts(a44: Command, logged_in: RestService) -> None:
     tried = [record(1, "charge", "failed"), record(2, "charge", "failed", attempt=2, error_code="E_UPSTREAM_503")]
     answer(logged_in, f"{API}/dlq_01J9YB2C", {**LETTER, "attempts": tried, "late_attempts": []})

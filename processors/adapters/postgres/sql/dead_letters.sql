@@ -35,7 +35,8 @@ select d.dead_letter_id, d.project_id, d.queue_id, d.run_id, d.workflow_id, d.tr
 -- One of them, for a reader of its project; one without a project for whoever may see those.
 select d.dead_letter_id, d.project_id, d.queue_id, d.run_id, d.workflow_id, d.trigger_id, d.reason, d.error_code,
        d.summary, d.redrive_count, d.source_topic, d.source_partition, d.source_offset, d.created_at,
-       l.redrive_id, l.run_id as redriven_as, l.done_at as redriven_at
+       l.redrive_id, l.run_id as redriven_as, l.done_at as redriven_at, d.record_key, d.record_headers,
+       d.record_left_out
   from automation.dead_letters d
   left join automation.redrive_letters l on l.dead_letter_id = d.dead_letter_id
  where d.dead_letter_id = %(dead_letter_id)s

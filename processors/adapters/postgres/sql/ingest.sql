@@ -53,15 +53,19 @@ select 'ingest', u.project_id || '/' || u.event_id
 with buried as (
     insert into automation.dead_letters (
         dead_letter_id, project_id, queue_id, reason, error_code, summary, raw, source_topic, source_partition,
-        source_offset
+        source_offset, record_key, record_headers, record_left_out
     )
     select u.dead_letter_id, u.project_id, 'ingest', 'permanent_error', 'E_IDEMPOTENCY_CONFLICT',
            'the key was first used by ' || k.event_id || ' with another body', u.raw, %(topic)s, u.partition,
-           u.record_offset
+           u.record_offset, u.key, u.headers, u.left_out
       from unnest(
                %(key_hash)s::bytea[], %(event_id)s::text[], %(body_hash)s::bytea[], %(dead_letter_id)s::text[],
-               %(project_id)s::text[], %(raw)s::bytea[], %(partition)s::integer[], %(record_offset)s::bigint[]
-           ) as u (key_hash, event_id, body_hash, dead_letter_id, project_id, raw, partition, record_offset)
+               %(project_id)s::text[], %(raw)s::bytea[], %(partition)s::integer[], %(record_offset)s::bigint[],
+               %(key)s::bytea[], %(headers)s::text[], %(left_out)s::integer[]
+           ) as u (
+               key_hash, event_id, body_hash, dead_letter_id, project_id, raw, partition, record_offset, key, headers,
+               left_out
+           )
       join automation.idempotency_keys k on k.key_hash = u.key_hash
      where k.event_id <> u.event_id and k.body_hash <> u.body_hash and k.key_hash = any(%(key_hash)s::bytea[])
         on conflict do nothing
@@ -72,22 +76,29 @@ select %(dead_letters_topic)s, b.dead_letter_id,
        json_build_object('a44-dead-letter-id', b.dead_letter_id, 'a44-error-code', b.error_code)::text, b.raw
   from buried b;
 
+-- name: keep_bodies
+-- What letters of this harvest refer to in storage stays there: a redrive needs it.
+insert into automation.stored_bodies (reference)
+select u.reference from unnest(%(references)s::text[]) as u (reference) order by 1
+    on conflict do nothing;
+
 -- name: bury
 -- Records that no run could be made of, and the announcement of each.
 with buried as (
     insert into automation.dead_letters (
         dead_letter_id, project_id, queue_id, workflow_id, trigger_id, reason, error_code, summary, envelope, raw,
-        source_topic, source_partition, source_offset
+        source_topic, source_partition, source_offset, record_key, record_headers, record_left_out
     )
     select u.dead_letter_id, u.project_id, 'ingest', u.workflow_id, u.trigger_id, u.reason, u.error_code, u.summary,
-           u.envelope, u.raw, %(topic)s, u.partition, u.record_offset
+           u.envelope, u.raw, %(topic)s, u.partition, u.record_offset, u.key, u.headers, u.left_out
       from unnest(
                %(dead_letter_id)s::text[], %(project_id)s::text[], %(workflow_id)s::text[], %(trigger_id)s::text[],
                %(reason)s::text[], %(error_code)s::text[], %(summary)s::text[], %(envelope)s::text[], %(raw)s::bytea[],
-               %(partition)s::integer[], %(record_offset)s::bigint[]
+               %(partition)s::integer[], %(record_offset)s::bigint[], %(key)s::bytea[], %(headers)s::text[],
+               %(left_out)s::integer[]
            ) as u (
                dead_letter_id, project_id, workflow_id, trigger_id, reason, error_code, summary, envelope, raw,
-               partition, record_offset
+               partition, record_offset, key, headers, left_out
            )
      order by u.dead_letter_id
         on conflict do nothing
