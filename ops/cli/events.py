@@ -1,19 +1,19 @@
 """`a44 automation events`: publish one event, or a file of them, and show the decision on each."""
 
 import json
-import sys
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
 from ops.cli.access import open_client
-from ops.cli.failures import OK, exit_code, problem
-from ops.cli.options import JsonOption, KeyOption, ProjectOption, read_body
-from ops.cli.output import Output, duration, paint, paint_state, printable
+from ops.cli.decisions import print_decision
+from ops.cli.event_files import Event, Sending, events_of, parsed, text_of
+from ops.cli.failures import OK
+from ops.cli.options import JsonOption, KeyOption, ProjectOption
+from ops.cli.output import Output
 from ops.cli.quick import command, new_group
-from ops.client import Answer
-from schemas.errors import AutomationError, Refused, Unavailable
+from schemas.errors import Refused
 
 _SEND_EXAMPLE = """\
 a44 automation events send --type customer.signed_up --data '{"name":"Ana"}' \\
@@ -44,34 +44,37 @@ def send(
             "--file", metavar="FILE", help="Events as the API takes them, one JSON object a line; - is stdin."
         ),
     ] = None,
+    first: Annotated[
+        int,
+        typer.Option("--from", metavar="NUMBER", min=1, help="The first event of the file to send; all by default."),
+    ] = 1,
     project: ProjectOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Publish one event, or each line of a file.
 
-    A file is checked as a whole before anything is sent. Sent again, it makes nothing twice: used keys are answered so.
+    A file is checked as a whole, then sent in batches; what the service has no time for is sent again. Sent once more,
+    it makes nothing twice: used keys are answered so.
     """
     output = Output(as_json)
     own = {"type": event_type, "idempotency_key": idempotency_key, "partition_key": partition_key}
     own["occurred_at"] = occurred_at
-    bodies = _of_file(file, own, data) if file is not None else [_one(own, data)]
-    worst = OK
+    events = [Event(1, _one(own, data).encode())] if file is None else _of_file(file, own, data)
+    if not 1 <= first <= len(events):
+        raise Refused("E_INVALID_PARAMETER", f"--from is {first}; expected the number of an event, 1 to {len(events)}")
     with open_client(project) as client:
-        for number, body in enumerate(bodies, 1):
-            try:
-                answer = client.send_event(body.encode())
-            except Unavailable as error:
-                if number > 1:
-                    output.note(f"{number - 1} of {len(bodies)} were sent; send the file again: used keys make nothing")
-                raise error from error.__cause__
-            except AutomationError as error:
-                if "status" not in error.details:
-                    raise
-                _print_refusal(error, number, len(bodies), output)
-                worst = max(worst, exit_code(error))
-            else:
-                print_decision(answer, number, len(bodies), output)
-    return worst
+        if file is not None:
+            return Sending(client, output, len(events)).send(events[first - 1 :])
+        print_decision(client.send_event(events[0].body), 1, 1, output)
+    return OK
+
+
+def _of_file(file: str, own: dict[str, str | None], data: str) -> Sequence[Event]:
+    if data != "{}" or any(value is not None for value in own.values()):
+        raise Refused(
+            "E_INVALID_PARAMETER", "--file holds whole events; expected no other option that says what one is"
+        )
+    return events_of(file)
 
 
 def _one(fields: dict[str, str | None], data: str) -> str:
@@ -79,88 +82,7 @@ def _one(fields: dict[str, str | None], data: str) -> str:
     if fields["type"] is None:
         raise Refused("E_INVALID_PARAMETER", "no event was given; expected --type and --data, or --file with events")
     if data == "-" or data.startswith("@"):
-        data = _text("--data", data.removeprefix("@"))
-    _parsed(data, "--data")
+        data = text_of("--data", data.removeprefix("@"))
+    parsed(data, "--data")
     told = json.dumps({name: value for name, value in fields.items() if value is not None}, ensure_ascii=False)
     return f'{told.removesuffix("}")}, "data": {data}}}'
-
-
-def _of_file(file: str, fields: dict[str, str | None], data: str) -> Sequence[str]:
-    """Its events, each as it stands there. Raises E_JSON_INVALID with every line that is none."""
-    if data != "{}" or any(value is not None for value in fields.values()):
-        raise Refused(
-            "E_INVALID_PARAMETER", "--file holds whole events; expected no other option that says what one is"
-        )
-    text = _text("--file", file)
-    if _is_event(text):
-        return [text]
-    lines = [(at, line) for at, line in enumerate(text.split("\n"), 1) if line.strip()]
-    faults = [
-        {"code": "E_JSON_INVALID", "message": fault, "file": file, "line": at}
-        for at, line in lines
-        for fault in _faults(line)
-    ]
-    if faults or not lines:
-        message = f"{len(faults)} lines are no events" if faults else f"--file {file} holds no event"
-        raise Refused(
-            "E_JSON_INVALID", f"{message}; expected one object a line, with type and data", details={"errors": faults}
-        )
-    return [line for _, line in lines]
-
-
-def _faults(line: str) -> Iterator[str]:
-    try:
-        event = _parsed(line, "the line")
-    except Refused as refused:
-        yield refused.message
-        return
-    if not isinstance(event, dict):
-        yield f"{type(event).__name__} where an object was expected"
-        return
-    missing = [name for name in ("type", "data") if name not in event]
-    if missing:
-        yield f"an event without {' and '.join(missing)}"
-
-
-def _is_event(text: str) -> bool:
-    """Whether the whole text is one object, however many lines it has."""
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _parsed(text: str, what: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as exc:
-        raise Refused("E_JSON_INVALID", f"{what} is not JSON: {exc}") from exc
-
-
-def _text(option: str, file: str) -> str:
-    try:
-        return read_body(option, file).decode("utf-8")
-    except UnicodeDecodeError as exc:
-        raise Refused("E_JSON_INVALID", f"{option} {file} is not UTF-8 text; expected JSON") from exc
-
-
-def print_decision(answer: Answer, number: int, total: int, output: Output) -> None:
-    document: dict[str, Any] = answer.document
-    if output.as_json:
-        output.record({"event": number, "of": total, "http_status": answer.status, **document})
-        return
-    age = document.get("key_age_seconds")
-    remark = f" (key age: {duration(age)})" if isinstance(age, int | float) else ""
-    status = paint_state(str(document.get("status")))
-    output.line(
-        f"{number}/{total}  {answer.status} {printable(str(document.get('event_id') or '-'))}   {status}{remark}"
-    )
-
-
-def _print_refusal(error: AutomationError, number: int, total: int, output: Output) -> None:
-    document = problem(error)
-    if output.as_json:
-        output.record({"event": number, "of": total, "http_status": document["status"], **document})
-        return
-    code = paint(printable(error.code), "red", sys.stdout)
-    output.line(f"{number}/{total}  {document['status']} {code}   {printable(error.message)}")

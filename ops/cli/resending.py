@@ -9,7 +9,7 @@ import re
 import typer
 
 from ops.cli.access import open_client
-from ops.cli.events import print_decision
+from ops.cli.decisions import print_decision
 from ops.cli.failures import OK
 from ops.cli.options import JsonOption, KeyOption, ProjectOption, RunArgument
 from ops.cli.output import Output

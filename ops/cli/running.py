@@ -49,6 +49,10 @@ def run(
     version: Annotated[
         str | None, typer.Option("--version", metavar="VERSION", help="A published version; else the newest.")
     ] = None,
+    trigger: Annotated[
+        str | None,
+        typer.Option("--trigger", metavar="TRIGGER", help="A declared manual trigger, where there are several."),
+    ] = None,
     wait: Annotated[
         str | None, typer.Option("--wait", metavar="[SECONDS]", help="Wait for the end; exit 1 unless it succeeded.")
     ] = None,
@@ -71,7 +75,7 @@ def run(
     text = _read_input(run_input)
     with open_client(project) as client:
         first_wait = None if limit is None else min(limit, _FIRST_WAIT)
-        answer = client.run(workflow, text, idempotency_key, version=version, wait=first_wait)
+        answer = client.run(workflow, text, idempotency_key, version=version, trigger=trigger, wait=first_wait)
         if until is None:
             _print_answer(answer, output)
             return OK

@@ -75,12 +75,20 @@ class Client:
         return self._object("POST", "/triggers/test", event)
 
     def run(
-        self, workflow_id: str, input_text: str, key: str, *, version: str | None = None, wait: float | None = None
+        self,
+        workflow_id: str,
+        input_text: str,
+        key: str,
+        *,
+        version: str | None = None,
+        trigger: str | None = None,
+        wait: float | None = None,
     ) -> Answer:
         """Start a run. `input_text` is JSON and travels byte for byte; `wait` (seconds) is cut at the service's 60."""
         body = f'{{"input":{input_text}'
-        if version is not None:
-            body += f',"version":{json.dumps(version)}'
+        for name, value in (("version", version), ("trigger", trigger)):
+            if value is not None:
+                body += f',"{name}":{json.dumps(value)}'
         query = {"wait": f"{min(wait, _LONGEST_WAIT):g}"} if wait else {}
         path = f"{_API}/workflows/{quote(workflow_id, safe='')}/runs"
         extra = (wait or 0.0) if query else 0.0
@@ -89,6 +97,10 @@ class Client:
     def send_event(self, body: bytes) -> Answer:
         """Publish one event: a JSON object as the API takes it, which travels byte for byte."""
         return self._call("POST", f"{_API}/events", body)
+
+    def send_events(self, lines: bytes) -> Answer:
+        """Publish many events, one JSON object a line; `results` tells of each, in this order."""
+        return self._call("POST", f"{_API}/events", lines, {"Content-Type": "application/x-ndjson"})
 
     def runs(self, *, limit: int, filters: Mapping[str, str]) -> dict[str, Any]:
         """Up to `limit` runs over as many pages as that takes; `total` counts all that match."""
@@ -232,10 +244,15 @@ def refusal(reply: Reply) -> AutomationError:
         problem = None
     if not isinstance(problem, dict) or not isinstance(problem.get("code"), str):
         return _without_problem(reply)
+    return error_of(problem, reply.status)
+
+
+def error_of(problem: Mapping[str, Any], status: int) -> AutomationError:
+    """The error that a problem document stands for, also where it is one of many in an answer."""
     details = {name: value for name, value in problem.items() if name not in ("code", "detail")}
-    details["status"] = reply.status
+    details["status"] = status
     message = str(problem.get("detail") or problem.get("title") or "the service gave no reason")
-    return _class_for(reply.status)(problem["code"], message, details=details)
+    return _class_for(status)(str(problem.get("code")), message, details=details)
 
 
 def _class_for(status: int) -> type[AutomationError]:

@@ -53,6 +53,7 @@ class State:
     answers_after: dict[str, tuple[int, tuple[int, bytes, str]]] = field(default_factory=dict)
     close_after_next: bool = False
     page: int = 2
+    busy: dict[str, int] = field(default_factory=dict)
     rotations: int = 0
 
     def paths(self, method: str = "POST") -> list[str]:
@@ -197,15 +198,29 @@ class Handler(BaseHTTPRequestHandler):
             self._accept(request.headers.get("a44-idempotency-key") or hashlib.sha256(request.body).hexdigest())
 
     def _event(self, request: Seen) -> None:
-        event = json.loads(request.body)
-        key = event.get("idempotency_key") or hashlib.sha256(request.body).hexdigest()
+        if request.headers.get("content-type") != "application/x-ndjson":
+            status, document = self._decided(request.body)
+            self._raw(*prepared(document, status))
+            return
+        results = []
+        for line in request.body.split(b"\n"):
+            status, document = self._decided(line)
+            is_taken = status < 300
+            results.append(document if is_taken else {"status": "refused", "error": {**document, "status": status}})
+        self._json(207, {"results": results})
+
+    def _decided(self, body: bytes) -> tuple[int, dict[str, Any]]:
+        event = json.loads(body)
+        key = event.get("idempotency_key") or hashlib.sha256(body).hexdigest()
         if not event["type"]:
-            self._problem("E_ENVELOPE_INVALID", "type is empty")
-        elif key in self.state.keys:
-            self._json(200, {"event_id": "evt_1", "status": "deduplicated", "key_age_seconds": 0.1})
-        else:
-            self.state.keys[key] = ("", time.monotonic())
-            self._json(202, {"event_id": "evt_1", "status": "created", "key_source": "body"})
+            return 422, {"code": "E_ENVELOPE_INVALID", "detail": "type is empty"}
+        if self.state.busy.get(key):
+            self.state.busy[key] -= 1
+            return 429, {"code": "E_OVERLOADED", "detail": "much to do", "retry_after": 7}
+        if key in self.state.keys:
+            return 200, {"event_id": "evt_1", "status": "deduplicated", "key_age_seconds": 0.1}
+        self.state.keys[key] = ("", time.monotonic())
+        return 202, {"event_id": "evt_1", "status": "created", "key_source": "body"}
 
     def _start(self, request: Seen) -> None:
         key = request.headers.get("a44-idempotency-key")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ops.cli import event_files
 from tests.unit.cli.conftest import Command
 from tests.unit.cli.rest_service import RestService, prepared
 
@@ -47,7 +48,8 @@ def test_each_line_of_a_file_is_an_event_as_it_stands(a44: Command, logged_in: R
     (tmp_path / "events.ndjson").write_text("\n".join(lines))
     outcome = a44(*SEND, "--file", "events.ndjson")
     assert [line.split()[:2] for line in outcome.out.splitlines()] == [["1/2", "202"], ["2/2", "202"]]
-    assert bodies(logged_in) == [lines[0].encode(), lines[2].encode()]
+    assert bodies(logged_in) == [f"{lines[0]}\n{lines[2]}".encode()]
+    assert logged_in.state.seen[0].headers["content-type"] == "application/x-ndjson"
     pretty = b'{\n  "type": "a.b",\n  "data": {"n": 3}\n}'
     assert a44(*SEND, "--file", "-", stdin=pretty).out.startswith("1/1  202")
     assert bodies(logged_in)[-1] == pretty
@@ -75,6 +77,7 @@ def test_a_file_with_a_fault_is_refused_before_anything_is_sent(
         (("--file", "nowhere"), "No such file"),
         (("--file", "-", "--type", "a.b"), "holds whole events"),
         (("--file", "-"), "holds no event"),
+        (("--type", "a.b", "--from", "2"), "--from is 2"),
         (("--type", "a.b", "--data", "{"), "--data is not JSON"),
         (("--type", "a.b", "--data", "@nowhere"), "No such file"),
     ],
@@ -95,20 +98,93 @@ def test_a_refusal_is_shown_in_its_place_and_the_rest_is_sent(
     assert outcome.code == 3
     assert [line.split()[1] for line in outcome.out.splitlines()] == ["422", "202"]
     records = [json.loads(line) for line in a44(*SEND, "--file", "events.ndjson", "--json").out.splitlines()]
-    assert [record["event"] for record in records] == [1, 2]
-    assert records[0]["code"] == "E_ENVELOPE_INVALID"
+    assert [record.get("event") for record in records] == [1, 2, None]
+    assert (records[0]["code"], records[0]["http_status"]) == ("E_ENVELOPE_INVALID", 422)
+    assert records[2] == {"events": 2, "deduplicated": 1, "refused": 1}
 
 
-def test_where_the_service_goes_away_it_says_how_far_it_came(
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long the command would have waited."""
+    waited: list[float] = []
+    monkeypatch.setattr(event_files, "pause", waited.append)
+    return waited
+
+
+def write(tmp_path: Path, count: int, size: int = 0) -> None:
+    lines = [f'{{"type":"a.b","idempotency_key":"k{n}","data":"{"x" * size}"}}' for n in range(1, count + 1)]
+    (tmp_path / "events.ndjson").write_text("\n".join(lines))
+
+
+def test_a_file_goes_in_batches_that_the_door_takes(a44: Command, logged_in: RestService, tmp_path: Path) -> None:
+    write(tmp_path, 2_300)
+    outcome = a44(*SEND, "--file", "events.ndjson")
+    assert outcome.code == 0
+    sent = bodies(logged_in)
+    assert [body.count(b"\n") + 1 for body in sent] == [1000, 1000, 300]
+    assert len(outcome.out.splitlines()) == 2_300
+    assert [line.split() for line in outcome.err.splitlines()] == [["created", "2,300"], ["events", "2,300"]]
+    again = a44(*SEND, "--file", "events.ndjson")
+    assert again.err.splitlines()[0].split() == ["deduplicated", "2,300"]  # nothing is made twice
+
+
+def test_batches_stay_under_the_doors_bound_and_one_that_cannot_goes_alone(
     a44: Command, logged_in: RestService, tmp_path: Path
 ) -> None:
-    lines = "".join(f'{{"type":"a.b","data":{number}}}\n' for number in range(3))
-    (tmp_path / "events.ndjson").write_text(lines)
-    logged_in.state.answers_after["/v1/automation/events"] = (
-        1,
-        prepared({"code": "E_UNAVAILABLE", "detail": "x"}, 503),
-    )
+    write(tmp_path, 5, 400_000)
+    with (tmp_path / "events.ndjson").open("a") as file:
+        file.write('\n{"type":"a.b","data":"' + "x" * 1_100_000 + '"}\n{"type":"a.b","data":1}')
+    assert a44(*SEND, "--file", "events.ndjson").code == 0
+    sent = bodies(logged_in)
+    assert [body.count(b"\n") + 1 for body in sent] == [2, 2, 1, 1, 1]
+    assert all(len(body) <= 1_000_000 for number, body in enumerate(sent) if number != 3)
+
+
+def test_what_the_service_has_no_time_for_is_sent_again_alone(
+    a44: Command, logged_in: RestService, tmp_path: Path, pauses: list[float]
+) -> None:
+    write(tmp_path, 4)
+    logged_in.state.busy = {"k2": 2, "k3": 1}
+    outcome = a44(*SEND, "--file", "events.ndjson", "--json")
+    assert outcome.code == 0
+    assert pauses == [7.0, 7.0]
+    assert [body.count(b"\n") + 1 for body in bodies(logged_in)] == [4, 2, 1]
+    told = [json.loads(line) for line in outcome.out.splitlines()]
+    assert [one.get("event") for one in told] == [1, 4, 3, 2, None]
+    assert told[-1] == {"events": 4, "created": 4}
+
+
+def test_where_the_service_goes_away_it_says_how_far_it_came_and_goes_on_from_there(
+    a44: Command, logged_in: RestService, tmp_path: Path, pauses: list[float]
+) -> None:
+    write(tmp_path, 1_003)
+    away = prepared({"code": "E_UNAVAILABLE", "detail": "x", "retry_after": 3}, 503)
+    logged_in.state.answers_after["/v1/automation/events"] = (1, away)
     outcome = a44(*SEND, "--file", "events.ndjson")
     assert outcome.code == 5
-    assert len(outcome.out.splitlines()) == 1
-    assert "1 of 3 were sent; send the file again" in outcome.err
+    assert pauses == [3.0] * (event_files.MOST_TRIES - 1)
+    assert len(outcome.out.splitlines()) == 1_000
+    assert "1000 of 1003 were sent; go on with --from 1001" in outcome.err
+    logged_in.state.answers_after.clear()
+    rest = a44(*SEND, "--file", "events.ndjson", "--from", "1001")
+    assert [line.split()[0] for line in rest.out.splitlines()] == ["1001/1003", "1002/1003", "1003/1003"]
+
+
+def test_an_address_where_nothing_answers_is_told_at_once(
+    a44: Command, logged_in: RestService, tmp_path: Path, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, 2)
+    monkeypatch.setenv("A44_URL", "http://127.0.0.1:9")
+    assert a44(*SEND, "--file", "events.ndjson").code == 5
+    assert pauses == []
+
+
+def test_a_terminal_is_shown_how_far_it_is(
+    a44: Command, logged_in: RestService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, 2)
+    monkeypatch.setattr(event_files, "has_colour", lambda _: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    outcome = a44(*SEND, "--file", "events.ndjson")
+    assert "2/2" in outcome.err
+    assert [line.split()[0] for line in outcome.out.splitlines()] == ["1/2", "2/2"]  # a pipe gets its lines whole

@@ -140,3 +140,9 @@ def test_a_kept_connection_that_was_closed_is_opened_again(a44: Command, logged_
     logged_in.state.records = [record(1, "reserve")]
     logged_in.state.close_after_next = True
     assert start(a44, "--idempotency-key", "k", "--wait").code == 0
+
+
+def test_a_declared_manual_trigger_may_be_named(a44: Command, logged_in: RestService) -> None:
+    assert start(a44, "--idempotency-key", "k", "--trigger", "trg_by_hand", "--version", "3").code == 0
+    sent = json.loads(logged_in.state.seen[-1].body)
+    assert (sent["trigger"], sent["version"]) == ("trg_by_hand", "3")
