@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
 
+from psycopg.errors import UndefinedTable
+
 from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.statements import statements
 from processors.ports import crash_points
@@ -72,7 +74,10 @@ async def check_schema(dsn: str) -> None:
     """Raises `E_MIGRATION` when the database has not all migrations of this version."""
     conn = await connect(dsn, "check")
     async with conn:
-        rows = await (await conn.execute(statements("migrations")["applied"])).fetchall()
+        try:
+            rows = await (await conn.execute(statements("migrations")["applied"])).fetchall()
+        except UndefinedTable as exc:
+            raise Refused("E_MIGRATION", "the database holds no schema yet; run a44 migrate first") from exc
     missing = [migration.name for migration in shipped() if migration.number not in {row[0] for row in rows}]
     if missing:
         raise Refused("E_MIGRATION", f"the database lacks {', '.join(missing)}; run a44 migrate first")
