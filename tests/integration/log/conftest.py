@@ -6,8 +6,10 @@ import pytest_asyncio
 
 from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
+from processors.adapters.postgres.redrives import PostgresRedrives
 from tests.integration.log.lab import EVENTS, PROJECT, Lab, empty, open_lab
 from tests.integration.log.polls import FILTERED, FLOW, RECENT, SORTED, WATCHED, Stage
+from tests.integration.log.yard import Yard
 from tests.support.databases import fresh_database
 
 
@@ -39,3 +41,9 @@ async def stage(lab: Lab) -> AsyncIterator[Stage]:
         made = Stage(lab, await lab.ingest_log(), catalog)
         assert await made.log.positions(EVENTS, "topic-1", [0, 1]) == {}
         yield made
+
+
+@pytest_asyncio.fixture
+async def yard(stage: Stage) -> AsyncIterator[Yard]:
+    async with open_pool(stage.lab.dsn, "redrives", hot=True) as pool:
+        yield Yard(stage, PostgresRedrives(pool))
