@@ -1,11 +1,14 @@
 """Completion: commands, options and live ids; a Tab is quick, and silent when the service is away."""
 
 import os
+import select
 import shutil
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -110,23 +113,58 @@ def test_a_script_is_printed_for_each_shell(a44: Command) -> None:
     assert (outcome.code, "bash, zsh, fish" in outcome.err) == (2, True)
 
 
-_ASK = {
-    "bash": 'eval "$(a44 completion bash)"; COMP_WORDS=(a44 automation show run_); COMP_CWORD=3; _a44_completion; '
-    'printf "%s\\n" "${COMPREPLY[@]}"',
-    "zsh": 'compdef() { :; }; _describe() { print -l -- "${(@)found%%:*}"; }; eval "$(a44 completion zsh)"; '
-    "words=(a44 automation show run_); CURRENT=4; _a44_completion",
-    "fish": "a44 completion fish | source; complete --do-complete 'a44 automation show run_' | string split -f1 \\t",
+# What a person puts where the shell reads it when it starts, as the page says.
+STARTUP = {
+    "bash": (".bashrc", 'PS1="ready> "\neval "$(a44 completion bash)"\n'),
+    "zsh": (".zshrc", 'PS1="ready> "\nautoload -Uz compinit\ncompinit -u -D\neval "$(a44 completion zsh)"\n'),
+    "fish": (".config/fish/config.fish", "function fish_prompt; echo 'ready> '; end\na44 completion fish | source\n"),
 }
 
 
-@pytest.mark.parametrize("shell", list(_ASK))
-def test_a_real_shell_completes_a_live_id(service: RestService, tmp_path: Path, shell: str) -> None:
+@contextmanager
+def terminal(shell: str, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """An interactive shell at a terminal of its own; what is typed there goes in, and what is shown comes out."""
+    command = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])", shell, "-i"]
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_until(process: subprocess.Popen[bytes], wanted: str) -> None:
+    assert process.stdout is not None
+    seen, deadline = b"", time.monotonic() + 60
+    while wanted.encode() not in seen:
+        ready, _, _ = select.select([process.stdout], [], [], max(deadline - time.monotonic(), 0))
+        more = process.stdout.read(65_536) if ready else b""
+        assert more, f"{wanted!r} did not appear: {seen!r}"
+        seen += more
+
+
+def type_in(process: subprocess.Popen[bytes], keys: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(keys.encode())
+
+
+@pytest.mark.parametrize("shell", list(STARTUP))
+def test_a_tab_at_a_real_terminal_completes_commands_and_live_ids(
+    service: RestService, tmp_path: Path, shell: str
+) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell} here")
     service.state.runs = [{"run_id": RUN, "workflow_id": "wf_x", "state": "failed"}]
     command = tmp_path / "a44"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from ops.cli.app import main; main()" "$@"\n')
     command.chmod(0o755)
+    name, text = STARTUP[shell]
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text(text)
     env = {**environment(tmp_path, service), "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([shell, "-c", _ASK[shell]], env=env, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert (done.stdout, done.stderr) == (f"{RUN}\n", "")
+    env |= {"HOME": str(tmp_path), "ZDOTDIR": str(tmp_path), "TERM": "xterm"}
+    with terminal(shell, env) as shown:
+        read_until(shown, "ready> ")
+        type_in(shown, "a44 automation show run_\t")
+        read_until(shown, RUN)
+        type_in(shown, "\x15a44 automation we\t")  # a line begun anew
+        read_until(shown, "webhook")
