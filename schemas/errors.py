@@ -39,6 +39,7 @@ CODES: Mapping[str, Code] = {
     "E_EMBEDDED_STACK": Code(503, "A part of the embedded stack did not start"),
     "E_ENVELOPE_INVALID": Code(422, "The record is not an event envelope"),
     "E_EVENT_NOT_FOUND": Code(404, "The event is not known"),
+    "E_EVENT_SCHEMA": Code(422, "The event does not fit the schema of its type"),
     "E_EVENT_TOO_OLD": Code(409, "The event is too old for its trigger"),
     "E_EXPRESSION": Code(422, "An expression cannot be compiled or evaluated"),
     "E_FILTER_ERROR": Code(422, "The trigger's filter cannot be evaluated"),

@@ -12,7 +12,7 @@ from schemas.errors import Place, Refused
 from topology.code_workflows.bundles import close_over
 from topology.code_workflows.declarations import declares_workflow
 from topology.code_workflows.source import SDK, read_python
-from topology.topology_files import SECTIONS
+from topology.topology_files import PREFIXES, SECTIONS
 from topology.yaml_source import MAX_BYTES as MAX_YAML
 from topology.yaml_source import read_yaml
 
@@ -99,13 +99,13 @@ def _declares_shape(name: str, text: str) -> bool:
         return True
     if isinstance(value, dict):
         keys = value.keys()
-        return "steps" in keys or bool(keys & SECTIONS.keys()) or _is_item(value)
+        return "steps" in keys or bool(keys & set(SECTIONS)) or _is_item(value)
     return isinstance(value, list) and any(_is_item(item) for item in value)
 
 
 def _is_item(value: object) -> bool:
     name = value.get("id") if isinstance(value, dict) else None
-    return isinstance(name, str) and name.startswith(tuple(SECTIONS.values()))
+    return isinstance(name, str) and name.startswith(tuple(PREFIXES.values()))
 
 
 def _add_modules(name: str, found: dict[str, str], base: Path) -> None:

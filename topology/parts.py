@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from schemas.errors import Place, Refused
 from topology.code_workflows.bundles import Bundle
 from topology.connectors import ConnectorSpec
+from topology.event_types import EventTypeSpec
 from topology.queues import QueueSpec
 from topology.references import Reference
 from topology.triggers import TriggerSpec
 from topology.workflows import WorkflowSpec
 
-Declared = WorkflowSpec | TriggerSpec | ConnectorSpec | QueueSpec
+Declared = WorkflowSpec | TriggerSpec | ConnectorSpec | QueueSpec | EventTypeSpec
 
 
 @dataclass
@@ -32,4 +33,7 @@ class Parts:
 
 
 def id_of(spec: Declared) -> str:
+    """Unlike every other's: event types have names of their own kind."""
+    if isinstance(spec, EventTypeSpec):
+        return f"events: {spec.type}"
     return spec.workflow_id if isinstance(spec, WorkflowSpec) else spec.id

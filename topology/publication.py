@@ -16,6 +16,7 @@ from topology.code_workflows.files import read_code_file
 from topology.code_workflows.source import PythonFile, read_python
 from topology.collection import collect
 from topology.connectors import ConnectorSpec
+from topology.event_types import EventTypeSpec
 from topology.parts import Parts, id_of
 from topology.problems import Problems, combined
 from topology.queues import QueueSpec
@@ -42,6 +43,7 @@ class Publication:
     triggers: list[TriggerSpec] = field(default_factory=list)
     connectors: list[ConnectorSpec] = field(default_factory=list)
     queues: list[QueueSpec] = field(default_factory=list)
+    event_types: list[EventTypeSpec] = field(default_factory=list)
     bundles: list[Bundle] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list, repr=False)
@@ -120,14 +122,14 @@ class _Reading:
 
 def _read_document(document: Document, *, dev: bool) -> Parts:
     value = document.value
-    if isinstance(value, dict) and "id" not in value and not value.keys() & SECTIONS.keys():
+    if isinstance(value, dict) and "id" not in value and not value.keys() & set(SECTIONS):
         if value.keys() & _WORKFLOW_KEYS:
             return read_workflow_file(document, dev=dev)
     elif isinstance(value, dict | list) and value:
         return read_topology_file(document)
     found = (
         "this file declares nothing: a workflow has `name`, `version` and `steps`, a topology file is a "
-        "list of triggers, connectors and queues"
+        "list of triggers, connectors and queues, or has them and event types under keys of their own"
     )
     raise Refused("E_SPEC_INVALID", found, document.place(()))
 
@@ -163,6 +165,7 @@ def _assembled(parts: Parts) -> Publication:
         triggers=[spec for spec in specs if isinstance(spec, TriggerSpec)],
         connectors=[spec for spec in specs if isinstance(spec, ConnectorSpec)],
         queues=[spec for spec in specs if isinstance(spec, QueueSpec)],
+        event_types=[spec for spec in specs if isinstance(spec, EventTypeSpec)],
         bundles=list(bundles.values()),
         warnings=parts.warnings,
         references=parts.references,

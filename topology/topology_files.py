@@ -1,10 +1,11 @@
-"""Reads a topology file: triggers, connectors and queues, as one list or under their own keys."""
+"""Reads a topology file: triggers, connectors and queues, as one list or under their own keys, and event types."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from schemas.errors import Refused
 from topology.connectors import ConnectorSpec
+from topology.event_types import EventTypeSpec
 from topology.names import hint
 from topology.parts import Parts
 from topology.problems import Problems, shown, validate
@@ -13,15 +14,20 @@ from topology.references import Reference
 from topology.triggers import ITEMS, TYPES, EventItem, ScheduleItem, TriggerSpec, WebhookItem
 from topology.yaml_source import Document, Path
 
-SECTIONS: Mapping[str, str] = {"triggers": "trg_", "connectors": "con_", "queues": "q_"}
+PREFIXES: Mapping[str, str] = {"triggers": "trg_", "connectors": "con_", "queues": "q_"}
+EVENTS = "events"
+SECTIONS = (*PREFIXES, EVENTS)
 
 
 def read_topology_file(document: Document) -> Parts:
     """Every item that can be read, and the errors of those that cannot."""
     parts = Parts()
-    for path, item, prefix in _items(document, parts):
+    for path, item, section in _items(document, parts):
         try:
-            _read_item(document, path, item, prefix, parts)
+            if section == EVENTS:
+                _read_event_type(document, path, item, parts)
+            else:
+                _read_item(document, path, item, PREFIXES.get(section or ""), parts)
         except Problems as problems:
             parts.errors.extend(problems.errors)
     return parts
@@ -39,7 +45,7 @@ def _items(document: Document, parts: Parts) -> Iterator[tuple[Path, Any, str | 
                 found = f"`{key[:80]}` is not known here{hint(key, SECTIONS)}"
                 parts.errors.append(Refused("E_SPEC_INVALID", found, document.key_place((key,))))
             elif isinstance(items, list):
-                yield from (((key, index), item, SECTIONS[key]) for index, item in enumerate(items))
+                yield from (((key, index), item, key) for index, item in enumerate(items))
             elif items is not None:
                 found = f"`{key}` must be a list, not {shown(items)}"
                 parts.errors.append(Refused("E_SPEC_INVALID", found, document.place((key,))))
@@ -51,7 +57,7 @@ def _read_item(document: Document, path: Path, item: Any, prefix: str | None, pa
     name = item.get("id")
     if not isinstance(name, str):
         raise _problem(document, path, "an `id` is missing: `trg_...`, `con_...` or `q_...`")
-    kind = next((known for known in SECTIONS.values() if name.startswith(known)), None)
+    kind = next((known for known in PREFIXES.values() if name.startswith(known)), None)
     if kind is None or (prefix is not None and kind != prefix):
         wanted = f"`{prefix}`" if prefix else "`trg_`, `con_` or `q_`"
         raise _problem(document, (*path, "id"), f"the id `{name[:80]}` does not begin with {wanted}")
@@ -62,6 +68,16 @@ def _read_item(document: Document, path: Path, item: Any, prefix: str | None, pa
         parts.declared.append((connector, document.place((*path, "id"))))
     else:
         _read_queue(document, path, item, parts)
+
+
+def _read_event_type(document: Document, path: Path, item: Any, parts: Parts) -> None:
+    if not isinstance(item, dict):
+        raise _problem(document, path, f"an event type is a mapping with `type` and `schema`, not {shown(item)}")
+    read = validate(EventTypeSpec, item, document, path)
+    parts.declared.append((read, document.place((*path, "type"))))
+    if read.limit is not None:
+        found = f"{read.type}: its schema asks much of each value; data of at most {read.limit} bytes is taken"
+        parts.warnings.append(found)
 
 
 def _read_queue(document: Document, path: Path, item: Any, parts: Parts) -> None:

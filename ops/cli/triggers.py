@@ -60,6 +60,10 @@ def try_event(
     rows = found["triggers"]
     fires = sum(bool(row.get("fires")) for row in rows)
     output.line(f"{fires} of {len(rows)} triggers start a run for {printable(str(found.get('event_type')))}")
+    schema = found.get("schema")
+    if schema is not None:
+        fits = "fits" if schema.get("fits") else "does not fit"
+        output.line(f"its data {fits} version {schema.get('version')} of the schema of its type")
     told = [
         [
             "yes" if row.get("fires") else "no",

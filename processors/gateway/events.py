@@ -6,6 +6,7 @@ what was accepted stays accepted.
 
 import asyncio
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -15,8 +16,10 @@ from processors.gateway.event_forms import Arrived, Posted, Reader, form_of, ope
 from processors.gateway.keys import key_in_header
 from processors.gateway.parts import Parts, json_response
 from processors.gateway.problems import REQUEST, problem_of
+from processors.ports.catalog import CatalogSnapshot
 from processors.ports.door import Acceptance, Answer, Outcome
 from processors.ports.tokens import READ, WRITE
+from processors.runtime.event_schemas import check_data
 from schemas.envelope import body_hash, encode_envelope, referring
 from schemas.errors import AutomationError, Refused
 
@@ -79,21 +82,25 @@ class Events:
             return {"status": Outcome.CONFLICT if is_conflict else REFUSED, "error": problem_of(error, request_id)}
 
     async def _accept(self, arrived: Arrived) -> Answer:
+        return await self._parts.accept_by_catalog(partial(self._acceptance, arrived))
+
+    def _acceptance(self, arrived: Arrived, snapshot: CatalogSnapshot) -> Acceptance:
+        """Raises Refused E_EVENT_SCHEMA."""
         envelope, parts = arrived.envelope, self._parts
+        check_data(snapshot, envelope.project_id, envelope.type, envelope.data)
         stored = parts.body_for_storage(envelope.project_id, envelope.data)
-        return await parts.accept(
-            Acceptance(
-                project_id=envelope.project_id,
-                idempotency_key=envelope.idempotency_key,
-                key_source=arrived.key_source,
-                body_hash=body_hash(envelope.data),
-                event_id=envelope.id,
-                partition_key=envelope.partition_key,
-                run_id=None,
-                envelope=encode_envelope(envelope if stored is None else referring(envelope, stored)),
-                window=parts.limits.dedup_window,
-                body=stored,
-            )
+        return Acceptance(
+            project_id=envelope.project_id,
+            idempotency_key=envelope.idempotency_key,
+            key_source=arrived.key_source,
+            body_hash=body_hash(envelope.data),
+            event_id=envelope.id,
+            partition_key=envelope.partition_key,
+            run_id=None,
+            envelope=encode_envelope(envelope if stored is None else referring(envelope, stored)),
+            window=parts.limits.dedup_window,
+            catalog=snapshot.version,
+            body=stored,
         )
 
 

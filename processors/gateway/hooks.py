@@ -2,7 +2,7 @@
 
 Checked in this order, the cheap and the telling first: method (405, by the router), content type (415), size (413),
 signature as the trigger's sender makes it (401, alike for an unknown trigger), timestamp (408), JSON (422), key (400),
-filter. Nothing of a body is read before its signature fitted.
+the type's schema (422), filter. Nothing of a body is read before its signature fitted.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ from processors.gateway.senders import OURS, SENDERS, Claim, Sender
 from processors.gateway.signatures import seconds_off
 from processors.ports.catalog import CatalogSnapshot, Trigger
 from processors.ports.door import Acceptance
+from processors.runtime.event_schemas import check_data
 from processors.runtime.matching import WEBHOOK, EventScope, accepts, kept_miss, keyed, run_of, webhook_event_type
 from schemas import strict_json
 from schemas.envelope import Envelope, encode_envelope, referring
@@ -79,6 +80,7 @@ class _Delivery:
         if greeting is not None:
             raise GreetedError(greeting)
         key, body_hash = self._identity(trigger, sender, key, sender.delivery(claim, data))
+        check_data(snapshot, trigger.project_id, webhook_event_type(trigger.trigger_id), self._body, data)
         scope = _scope(trigger, self._body, data, key, now)
         if not accepts(trigger, scope):
             raise PassedOverError(kept_miss(trigger, scope.envelope))

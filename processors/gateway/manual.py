@@ -15,6 +15,7 @@ from processors.gateway.sentences import Place
 from processors.ports.catalog import CatalogSnapshot
 from processors.ports.door import Acceptance, Outcome
 from processors.ports.tokens import WRITE
+from processors.runtime.event_schemas import check_data
 from processors.runtime.matching import manual_run
 from schemas.errors import Refused
 from schemas.ids import new_event_id
@@ -75,6 +76,7 @@ class ManualRuns:
             input_text=bytes(fields.input).decode(),
             trigger_id=fields.trigger,
         )
+        check_data(snapshot, project_id, run.event_type, run.input)
         stored = self._parts.body_for_storage(project_id, run.input)
         if stored is not None:
             run = msgspec.structs.replace(run, input=standing_for(stored), input_ref=str(stored.reference))

@@ -146,7 +146,9 @@ OPERATIONS: Final[Sequence[Operation]] = (
     ),
     Operation(
         "post", f"{API}/triggers/test", "What each trigger would do with an event; nothing is started",
-        {200: _object({"event_type": _TEXT, "triggers": _list(_object(
+        {200: _object({"event_type": _TEXT, "schema": {"anyOf": [{"type": "null"}, _object(
+            {"version": {"type": "integer"}, "fits": {"type": "boolean"}},
+            {"code": _TEXT, "why": _TEXT, "path": _TEXT})]}, "triggers": _list(_object(
             {"trigger_id": _TEXT, "type": _TEXT, "workflow_id": _TEXT, "fires": {"type": "boolean"}, "why": _TEXT}))})},
         "read", TestedEvent, problems=_BODY_PROBLEMS,
     ),

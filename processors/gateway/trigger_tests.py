@@ -8,7 +8,9 @@ from aiohttp import web
 from processors.gateway.bodies import read_body, require_json
 from processors.gateway.fields import read_fields
 from processors.gateway.parts import Parts, json_response
+from processors.ports.catalog import CatalogSnapshot
 from processors.ports.tokens import READ
+from processors.runtime.event_schemas import unfitness
 from processors.runtime.explaining import Verdict, explain
 from processors.runtime.matching import iso
 from schemas.envelope import Envelope, checked
@@ -68,8 +70,20 @@ class TriggerTests:
                 redrive_count=fields.redrive_count,
             )
         )
-        verdicts = explain(await parts.current.get(), envelope, now)
-        return json_response({"event_type": envelope.type, "triggers": [_document(one) for one in verdicts]})
+        snapshot = await parts.current.get()
+        told = [_document(one) for one in explain(snapshot, envelope, now)]
+        schema = _schema_document(snapshot, envelope)
+        return json_response({"event_type": envelope.type, "schema": schema, "triggers": told})
+
+
+def _schema_document(snapshot: CatalogSnapshot, envelope: Envelope) -> dict[str, Any] | None:
+    """The version of the type's schema, and whether the data fits; None where the type has none."""
+    declared = snapshot.event_types.get((envelope.project_id, envelope.type))
+    if declared is None:
+        return None
+    unfit = unfitness(snapshot, envelope)
+    why = {} if unfit is None else {"code": unfit.code, "why": unfit.message, "path": unfit.details["path"]}
+    return {"version": declared.version, "fits": unfit is None, **why}
 
 
 def _document(verdict: Verdict) -> dict[str, Any]:

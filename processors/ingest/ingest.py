@@ -183,6 +183,9 @@ class Ingest:
             if envelope is not None:
                 harvest.dead.append(_dead(record, None, "undecodable", envelope))
             return
+        if read.unfit is not None:
+            harvest.dead.append(_dead(record, envelope.project_id, "permanent_error", read.unfit))
+            return
         harvest.arrivals.append(
             Arrival(
                 event_id=envelope.id,

@@ -15,6 +15,7 @@ from processors.ports.runs import NewRun
 from processors.ports.schemas import Schemas
 from processors.ports.storage import Storage
 from processors.ports.streams import Record
+from processors.runtime.event_schemas import has_schema, unfitness
 from processors.runtime.matching import Miss, is_wanted, match
 from schemas.confluent import WriterSchema, schema_number
 from schemas.envelope import Envelope, reference_of
@@ -40,13 +41,15 @@ class Source(NamedTuple):
 
 class Read(NamedTuple):
     """What a record comes to. `envelope` is a refusal where it is no event, and None where nobody can tell now; with
-    `away`, nothing may be decided. `accepted` is None for a record produced straight to Kafka.
+    `away`, nothing may be decided. `accepted` is None for a record produced straight to Kafka. `unfit` says why the
+    event is refused as a door would refuse it.
     """
 
     envelope: Envelope | Refused | None
     accepted: datetime | None = None
     found: Sequence[Found] = ()
     away: Unavailable | None = None
+    unfit: Refused | None = None
 
 
 class _Reach:
@@ -96,7 +99,7 @@ class Reader:
                 answer.append(Read(None, away=envelope) if isinstance(envelope, Unavailable) else Read(envelope))
                 continue
             accepted = _accepted_at(envelope, self._now_millis) if source.is_relayed else None
-            if envelope.data_ref is None or not is_wanted(self._snapshot, envelope):
+            if envelope.data_ref is None or not self._needs_body(envelope, accepted):
                 answer.append(self._matched(envelope, accepted, None))
             else:
                 stored.append((at, envelope, accepted))
@@ -127,10 +130,13 @@ class Reader:
         except Refused as refused:
             return refused
 
-    async def _with_body(self, envelope: Envelope, accepted: datetime | None) -> Read:
+    def _needs_body(self, envelope: Envelope, accepted: datetime | None) -> bool:
         """Data that lies in storage is read where a trigger asks for the event: its filter may look at it, and a run of
-        what cannot be read any more is not begun.
+        what cannot be read any more is not begun. So is data that has to fit a schema.
         """
+        return is_wanted(self._snapshot, envelope) or (accepted is None and has_schema(self._snapshot, envelope))
+
+    async def _with_body(self, envelope: Envelope, accepted: datetime | None) -> Read:
         told = await self._reach_storage(partial(self._fetched, envelope, accepted))
         return Read(envelope, accepted, away=told) if isinstance(told, Unavailable) else told
 
@@ -146,6 +152,10 @@ class Reader:
 
     def _matched(self, envelope: Envelope, accepted: datetime | None, stored: bytes | None) -> Read:
         millis = self._now_millis if accepted is None else _millis(accepted)
+        if accepted is None:  # a door has asked that already, and keeps its word
+            unfit = unfitness(self._snapshot, envelope, stored)
+            if unfit is not None:
+                return Read(envelope, unfit=unfit)
         try:
             check_size(envelope.data)
             return Read(

@@ -11,7 +11,9 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from processors.ports.misses import FilterMiss, KeptMiss
+from schemas.event_schemas.checking import EventSchema
 from topology.connectors import ConnectorSpec
+from topology.event_types import EventTypeSpec
 from topology.triggers import TriggerSpec
 from topology.workflows import WorkflowSpec
 
@@ -93,6 +95,23 @@ class Trigger:
         return TriggerSpec.from_json(self.spec_text)
 
 
+class EventType:
+    """One version of an event type. Its schema is compiled when the first event of the type comes, and kept."""
+
+    def __init__(self, *, schema_id: int, project_id: str, event_type: str, version: int, spec: str) -> None:
+        self.schema_id = schema_id
+        self.project_id = project_id
+        self.event_type = event_type
+        self.version = version
+        self.spec_text = spec
+
+    @cached_property
+    def schema(self) -> EventSchema | None:
+        """None where it takes everything."""
+        spec = EventTypeSpec.from_json(self.spec_text)
+        return None if spec.takes_everything else spec.compiled
+
+
 @dataclass(frozen=True, slots=True)
 class Queue:
     queue_id: str
@@ -112,6 +131,7 @@ class CatalogSnapshot:
     latest: Mapping[tuple[str, str], Definition]
     by_version: Mapping[tuple[str, str, int], Definition]
     by_label: Mapping[tuple[str, str, str], Definition]
+    event_types: Mapping[tuple[str, str], EventType] = field(default_factory=dict)
 
     @cached_property
     def manual(self) -> Mapping[tuple[str, str], Sequence[Trigger]]:

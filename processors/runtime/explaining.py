@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from processors.ports.catalog import CatalogSnapshot, Trigger
 from processors.ports.runs import NewRun
+from processors.runtime.event_schemas import unfitness
 from processors.runtime.matching import EventScope, Miss, asked, takes
 from schemas.envelope import Envelope
 from schemas.errors import Refused
@@ -22,16 +23,21 @@ class Verdict(NamedTuple):
 def explain(snapshot: CatalogSnapshot, envelope: Envelope, now: datetime) -> list[Verdict]:
     """What each trigger of the envelope's project would do with it now, a webhook's door as well. Nothing is done."""
     scope, millis = EventScope(envelope), int(now.timestamp() * 1000)
+    unfit = unfitness(snapshot, envelope)
     own = sorted(name for project, name in snapshot.triggers if project == envelope.project_id)
-    return [_verdict(snapshot, snapshot.triggers[envelope.project_id, name], scope, millis, now) for name in own]
+    return [_verdict(snapshot, snapshot.triggers[envelope.project_id, name], scope, millis, now, unfit) for name in own]
 
 
-def _verdict(snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope, millis: int, now: datetime) -> Verdict:
+def _verdict(
+    snapshot: CatalogSnapshot, trigger: Trigger, scope: EventScope, millis: int, now: datetime, unfit: Refused | None
+) -> Verdict:
     envelope = scope.envelope
     if envelope.trigger_id not in (None, trigger.trigger_id):
         return Verdict(trigger, None, f"the event names {envelope.trigger_id}")
     if takes(trigger) != envelope.type:
         return Verdict(trigger, None, f"it takes {takes(trigger) or 'no events'}")
+    if unfit is not None:
+        return Verdict(trigger, None, unfit.message, unfit.code)
     found = asked(snapshot, trigger, scope, millis, now)
     if isinstance(found, Miss):
         return Verdict(trigger, None, f"its filter is not true: {trigger.spec.filter}")

@@ -13,6 +13,7 @@ from processors.ports.catalog import Hook, Published, PublishResult
 from schemas.errors import Refused
 from topology.code_workflows.bundles import Bundle
 from topology.connectors import ConnectorSpec
+from topology.event_types import EventTypeSpec
 from topology.publication import KnownNames, Publication, check_references
 from topology.queues import DEFAULT_QUEUE, QueueSpec, default_queue
 from topology.triggers import TriggerSpec
@@ -48,6 +49,13 @@ class SecretsInForce(NamedTuple):
     newest: int | None
 
 
+class EventTypeInForce(NamedTuple):
+    """The newest version of an event type."""
+
+    version: int
+    spec: str
+
+
 @dataclass(frozen=True, slots=True)
 class InForce:
     """What a project has. `connectors` holds stored specs, `queues` (limit, ordering, attempts), `secrets` those of
@@ -59,6 +67,7 @@ class InForce:
     connectors: Mapping[str, str]
     queues: Mapping[str, tuple[int, str, int]]
     secrets: Mapping[str, SecretsInForce] = field(default_factory=dict)
+    event_types: Mapping[str, EventTypeInForce] = field(default_factory=dict)
 
     def known_names(self) -> KnownNames:
         """What a publication may refer to beside what it holds itself."""
@@ -76,6 +85,12 @@ class NewDefinition:
     checksum: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class NewEventType:
+    spec: EventTypeSpec
+    version: int
+
+
 @dataclass
 class Plan:
     """What to write; `published` says it to the user."""
@@ -85,6 +100,7 @@ class Plan:
     removed: list[str] = field(default_factory=list)
     connectors: list[ConnectorSpec] = field(default_factory=list)
     queues: list[QueueSpec] = field(default_factory=list)
+    event_types: list[NewEventType] = field(default_factory=list)
     bundles: list[Bundle] = field(default_factory=list)
     published: list[Published] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -93,7 +109,7 @@ class Plan:
     @property
     def changes_anything(self) -> bool:
         made = self.definitions or self.triggers or self.removed or self.connectors or self.queues
-        return bool(made or self.new_secrets)
+        return bool(made or self.event_types or self.new_secrets)
 
     @property
     def new_secrets(self) -> list[Hook]:
@@ -132,6 +148,8 @@ def plan(publication: Publication, in_force: InForce, *, dev: bool) -> Plan:
     for connector in publication.connectors:
         _plan_connector(made, connector, in_force.connectors.get(connector.id))
     _plan_queues(made, publication.queues, in_force)
+    for event_type in publication.event_types:
+        _plan_event_type(made, event_type, in_force.event_types.get(event_type.type))
     return made
 
 
@@ -222,6 +240,16 @@ def _plan_connector(made: Plan, connector: ConnectorSpec, stored: str | None) ->
         return
     made.connectors.append(connector)
     made.say("connector", connector.id, CREATED if stored is None else UPDATED)
+
+
+def _plan_event_type(made: Plan, event_type: EventTypeSpec, row: EventTypeInForce | None) -> None:
+    """What is declared otherwise than before is the type's next version."""
+    if row is not None and row.spec == event_type.to_json():
+        made.say("event", event_type.type, UNCHANGED, str(row.version))
+        return
+    version = 1 if row is None else row.version + 1
+    made.event_types.append(NewEventType(event_type, version))
+    made.say("event", event_type.type, CREATED if row is None else UPDATED, str(version))
 
 
 def _plan_queues(made: Plan, queues: Iterable[QueueSpec], in_force: InForce) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from psycopg import AsyncConnection, IsolationLevel
@@ -19,6 +20,7 @@ from processors.adapters.postgres.statements import statements
 from processors.ports.catalog import (
     CatalogSnapshot,
     Definition,
+    EventType,
     PublishResult,
     Queue,
     Rotation,
@@ -28,6 +30,7 @@ from processors.ports.catalog import (
 )
 from processors.ports.misses import FilterMiss, KeptMiss
 from processors.runtime.publishing import (
+    EventTypeInForce,
     InForce,
     Plan,
     SecretsInForce,
@@ -48,6 +51,8 @@ class PostgresCatalog:
         self._pool = pool
         self._sql = {**statements("catalog"), **statements("secrets")}
         self._definitions: dict[int, Definition] = {}
+        self._event_types: dict[tuple[str, str], EventType] = {}
+        self._last_schema = 0
         self._loading = asyncio.Lock()
 
     async def version(self) -> int:
@@ -71,7 +76,11 @@ class PostgresCatalog:
             last = max(self._definitions, default=0)
             for row in await _rows(conn, self._sql["find_definitions_after"], {"after": last}):
                 self._definitions[row["definition_id"]] = Definition(**row)
-            return _snapshot(version, triggers, queues, list(self._definitions.values()))
+            for row in await _rows(conn, self._sql["find_event_types_after"], {"after": self._last_schema}):
+                self._event_types[row["project_id"], row["event_type"]] = EventType(**row)
+                self._last_schema = row["schema_id"]
+            made = _snapshot(version, triggers, queues, list(self._definitions.values()))
+            return replace(made, event_types=dict(self._event_types))
 
     async def publish(self, project_id: str, files: Mapping[str, str], *, dev: bool, actor: str) -> PublishResult:
         publication = await asyncio.to_thread(read_files, files, dev=dev)
@@ -129,12 +138,14 @@ class PostgresCatalog:
         connectors = await _rows(conn, self._sql["find_project_connectors"], project)
         queues = await _rows(conn, self._sql["find_project_queues"], project)
         secrets = await _rows(conn, self._sql["find_project_secrets"], project)
+        event_types = await _rows(conn, self._sql["find_project_event_types"], project)
         return InForce(
             versions,
             {row.trigger_id: row for row in rows},
             {row["connector_id"]: row["spec"] for row in connectors},
             {row["queue_id"]: (row["max_concurrency"], row["ordering"], row["max_attempts"]) for row in queues},
             {row["trigger_id"]: SecretsInForce(row["last"], row["newest"]) for row in secrets},
+            {row["event_type"]: EventTypeInForce(row["version"], row["spec"]) for row in event_types},
         )
 
     async def _write(self, conn: AsyncConnection[TupleRow], project: Mapping[str, str], decided: Plan) -> None:
@@ -191,6 +202,15 @@ def _statements(decided: Plan) -> list[tuple[str, dict[str, Any]]]:
             },
         ),
         (decided.queues, "upsert_queues", _queue_columns(decided.queues)),
+        (
+            decided.event_types,
+            "insert_event_types",
+            {
+                "event_types": [one.spec.type for one in decided.event_types],
+                "versions": [one.version for one in decided.event_types],
+                "specs": [one.spec.to_json() for one in decided.event_types],
+            },
+        ),
     ]
     return [(name, parameters) for rows, name, parameters in steps if rows]
 

@@ -3,8 +3,17 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from processors.ports.catalog import CatalogSnapshot, Definition, Queue, Trigger, WebhookSecret
-from processors.runtime.publishing import InForce, SecretsInForce, TriggerInForce, VersionInForce, declared_by, plan
+from processors.ports.catalog import CatalogSnapshot, Definition, EventType, Queue, Trigger, WebhookSecret
+from processors.runtime.publishing import (
+    EventTypeInForce,
+    InForce,
+    NewEventType,
+    SecretsInForce,
+    TriggerInForce,
+    VersionInForce,
+    declared_by,
+    plan,
+)
 from topology.publication import read_files
 
 PROJECT = "pj_shop"
@@ -57,6 +66,19 @@ def snapshot_of(files: Mapping[str, str], project: str = PROJECT) -> CatalogSnap
         latest={(project, one.workflow_id): one for one in definitions},
         by_version={(project, one.workflow_id, one.version): one for one in definitions},
         by_label={(project, one.workflow_id, one.label): one for one in definitions},
+        event_types={
+            (project, one.spec.type): event_type(number, project, one) for number, one in enumerate(made.event_types, 1)
+        },
+    )
+
+
+def event_type(number: int, project: str, made: NewEventType) -> EventType:
+    return EventType(
+        schema_id=number,
+        project_id=project,
+        event_type=made.spec.type,
+        version=made.version,
+        spec=made.spec.to_json(),
     )
 
 
@@ -85,4 +107,8 @@ def after(files: Mapping[str, str], before: InForce = NOTHING, *, dev: bool = Fa
         hook.trigger_id: SecretsInForce(hook.secret_number, hook.secret_number) for hook in made.hooks if hook.is_new
     }
     connectors = {**before.connectors, **{s.id: s.to_json() for s in made.connectors}}
-    return InForce(versions, triggers, connectors, queues, secrets)
+    event_types = {
+        **before.event_types,
+        **{one.spec.type: EventTypeInForce(one.version, one.spec.to_json()) for one in made.event_types},
+    }
+    return InForce(versions, triggers, connectors, queues, secrets, event_types)

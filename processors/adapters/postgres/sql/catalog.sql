@@ -19,6 +19,13 @@ select definition_id, project_id, workflow_id, version, revision, label, kind, s
  where definition_id > %(after)s
  order by definition_id;
 
+-- name: find_event_types_after
+-- Versions of event types since the last look; they never change, and of a type the last is in force.
+select schema_id, project_id, event_type, version, spec
+  from automation.event_types
+ where schema_id > %(after)s
+ order by schema_id;
+
 -- name: find_definition
 -- One version by its number.
 select spec, kind, bundle_digest from automation.workflows where definition_id = %(definition_id)s;
@@ -57,6 +64,13 @@ select connector_id, spec from automation.connectors where project_id = %(projec
 select queue_id, max_concurrency, ordering, max_attempts
   from automation.queues
  where project_id = %(project_id)s;
+
+-- name: find_project_event_types
+-- The newest version of each of a project's event types, to compare with.
+select distinct on (event_type) event_type, version, spec
+  from automation.event_types
+ where project_id = %(project_id)s
+ order by event_type, version desc;
 
 -- name: insert_bundles
 -- The same digest is the same content.
@@ -112,6 +126,13 @@ select %(project_id)s, q.queue_id, q.max_concurrency, q.ordering, q.max_attempts
     on conflict (project_id, queue_id) do update
    set max_concurrency = excluded.max_concurrency, ordering = excluded.ordering,
        max_attempts = excluded.max_attempts;
+
+-- name: insert_event_types
+-- New versions of event types; those before stay, to be looked up.
+insert into automation.event_types (project_id, event_type, version, spec, declared_by)
+select %(project_id)s, e.event_type, e.version, e.spec, %(actor)s
+  from unnest(%(event_types)s::text[], %(versions)s::integer[], %(specs)s::text[]) as e (event_type, version, spec)
+ order by e.event_type;
 
 -- name: raise_version
 -- Tells every process that the catalog changed.
