@@ -11,11 +11,12 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
+from processors.ingest.direct_records import tell_direct
 from processors.ingest.reading import Read, Reader, Source
 from processors.ports import crash_points
 from processors.ports.catalog import CatalogSnapshot
 from processors.ports.hints import Hints
-from processors.ports.ingest import Arrival, DeadRecord, Followed, Harvest, IngestLog, Reached
+from processors.ports.ingest import Arrival, DeadRecord, Followed, Harvest, IngestLog, Reached, event_of
 from processors.ports.measures import Measures
 from processors.ports.relay import BATCH
 from processors.ports.runs import NewRun
@@ -136,12 +137,13 @@ class Ingest:
     async def _write(self, harvest: Harvest) -> None:
         crash_points.reach("after_poll_before_commit")
         try:
-            grants = await self._log.commit(harvest)
+            committed = await self._log.commit(harvest)
         except AutomationError as exc:
             raise self._held_up(harvest, exc) from exc
         crash_points.reach("after_commit_before_ack")
         self._count(harvest)
-        self._hints.granted(grants)
+        tell_direct(harvest, committed.known, self.measures)
+        self._hints.granted(committed.grants)
 
     def _held_up(self, harvest: Harvest, failure: AutomationError) -> AutomationError:
         """Nothing passes a dead letter that cannot be written, whatever the reason: its records wait, and somebody is
@@ -186,29 +188,31 @@ class Ingest:
         if read.unfit is not None:
             harvest.dead.append(_dead(record, envelope.project_id, "permanent_error", read.unfit))
             return
-        harvest.arrivals.append(
-            Arrival(
-                event_id=envelope.id,
-                project_id=envelope.project_id,
-                idempotency_key=envelope.idempotency_key,
-                body_hash=data_hash(envelope),
-                accepted_at=accepted,
-                partition=record.partition,
-                offset=record.offset,
-                raw=record.value or b"",
-                dead_letter_id=_letter(record, "conflict") if accepted is None else None,
-                kept=kept(record) if accepted is None else NOTHING_KEPT,
-            )
+        missed = [kept_miss(one.trigger, envelope) for one in read.found if isinstance(one, Miss)]
+        arrival = Arrival(
+            event_id=envelope.id,
+            project_id=envelope.project_id,
+            idempotency_key=envelope.idempotency_key,
+            body_hash=data_hash(envelope),
+            accepted_at=accepted,
+            partition=record.partition,
+            offset=record.offset,
+            raw=record.value or b"",
+            dead_letter_id=_letter(record, "conflict") if accepted is None else None,
+            kept=kept(record) if accepted is None else NOTHING_KEPT,
+            is_filtered=0 < len(missed) == len(read.found),
         )
+        makes_runs = accepted is not None or event_of(arrival) not in harvest.events
+        harvest.arrivals.append(arrival)
+        harvest.events.add(event_of(arrival))
         for place, one in enumerate(read.found):
             if isinstance(one, Refused):
                 reason = "event_too_old" if one.code == TOO_OLD else "permanent_error"
                 harvest.dead.append(_refused_by_trigger(record, envelope, reason, one, place))
-            elif isinstance(one, NewRun):
+            elif isinstance(one, NewRun) and makes_runs:
                 harvest.runs.append(one)
         if not read.found:
             self.measures.count("events_unmatched_total")
-        missed = [kept_miss(one.trigger, envelope) for one in read.found if isinstance(one, Miss)]
         harvest.filtered += len(missed)
         harvest.misses += [one for one in missed if one is not None]
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct
@@ -16,8 +17,9 @@ from schemas.kept_records import NOTHING_KEPT, KeptRecord
 class Arrival(Struct, frozen=True, gc=False):
     """One envelope of a poll. `accepted_at` is None for a record produced straight to Kafka: this commit accepts it.
 
-    Then `dead_letter_id` is used when its key turns out to belong to another event with another body, and `kept` is
-    what the letter keeps beside `raw`. What came through a door has its key, and no need of one.
+    Then `dead_letter_id` is used when its key turns out to have been used with another body, and `kept` is what the
+    letter keeps beside `raw`. What came through a door has its key, and no need of one. `is_filtered`: every trigger
+    that asks for it let it pass by.
     """
 
     event_id: str
@@ -30,6 +32,7 @@ class Arrival(Struct, frozen=True, gc=False):
     raw: bytes
     dead_letter_id: str | None
     kept: KeptRecord = NOTHING_KEPT
+    is_filtered: bool = False
 
 
 def event_of(one: Arrival | NewRun) -> tuple[str, str]:
@@ -73,11 +76,28 @@ class Reached(NamedTuple):
     followed: Followed
 
 
+class Known(NamedTuple):
+    """What a direct record met, whose key or whose event was there before. With another body it is a conflict."""
+
+    is_conflict: bool
+    first_body_hash: bytes
+
+
+class Committed(NamedTuple):
+    """What the commit of a harvest came to. `known` is by place in its arrivals; direct records that are not in it were
+    the first to use their key.
+    """
+
+    grants: Sequence[Grant] = ()
+    known: Mapping[int, Known] = MappingProxyType({})
+
+
 @dataclass(slots=True)
 class Harvest:
-    """Everything that one poll of one topic became. `runs` name their arrival by project and event id; `missing` is,
-    by partition, the first of the relay's numbers that it has to send again; `filtered` is how often a filter let an
-    event pass by, `misses` those times that are kept.
+    """Everything that one poll of one topic became. `runs` name their arrival by project and event id, and `events` is
+    what they name; of direct records that tell of the same event the first makes its runs. `missing` is, by partition,
+    the first of the relay's numbers that it has to send again; `filtered` is how often a filter let an event pass by,
+    `misses` those times that are kept.
     """
 
     topic: str
@@ -86,6 +106,7 @@ class Harvest:
     dead: list[DeadRecord] = field(default_factory=list)
     reached: dict[int, Reached] = field(default_factory=dict)
     missing: dict[int, int] = field(default_factory=dict)
+    events: set[tuple[str, str]] = field(default_factory=set)
     filtered: int = 0
     misses: list[FilterMiss] = field(default_factory=list)
 
@@ -100,7 +121,7 @@ class IngestLog(Positions, Protocol):
     async def given(self, topic: str) -> Mapping[int, int]:
         """The highest number that the relay has kept in each partition; it may have given `BATCH` more."""
 
-    async def commit(self, harvest: Harvest) -> Sequence[Grant]:
+    async def commit(self, harvest: Harvest) -> Committed:
         """Keys, runs, grants, dead letters, offsets and what the relay has to send again, in one transaction.
 
         Raises `Unavailable`: nothing is done.

@@ -66,6 +66,11 @@ MEASURES: Mapping[str, Measure] = {
     "executor_commits_total": Measure(Kind.COUNTER, "transactions of this executor, of many runs each"),
     "timers_woken_total": Measure(Kind.COUNTER, "runs whose timer was due, and that the scheduler made ready"),
     "runs_granted_total": Measure(Kind.COUNTER, "ready runs that the scheduler gave a free slot"),
+    "direct_records_total": Measure(
+        Kind.COUNTER,
+        "records straight on Kafka, by what they came to: created, deduplicated, conflict, filtered",
+        ("outcome",),
+    ),
     "events_taken_total": Measure(Kind.COUNTER, "events that ingest took from Kafka, repetitions included"),
     "events_unmatched_total": Measure(Kind.COUNTER, "events that no trigger asked for"),
     "events_filtered_total": Measure(

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from processors.ports.door import Acceptance, Outcome
-from processors.ports.ingest import Arrival, DeadRecord, Followed, Harvest, IngestLog, Reached
+from processors.ports.ingest import Arrival, DeadRecord, Followed, Harvest, IngestLog, Known, Reached
 from processors.ports.relay import Cursor, OutboxRow, Progress, RelayStore, Topic, Unread
 from processors.ports.runs import NewRun
 from tests.conformance_of_ports.logs import Log, new_run
@@ -162,7 +162,7 @@ async def test_offsets_are_kept_with_the_runs(log: Log) -> None:
     await log.queue()
     ingest = await begun(log)
     runs = [new_run(n) for n in range(3)]
-    grants = await ingest.commit(harvest_of(*runs, offset=4, seq=3))
+    grants, _ = await ingest.commit(harvest_of(*runs, offset=4, seq=3))
     assert sorted(grant.run_id for grant in grants) == sorted(run.run_id for run in runs)
     assert ingest.followed(EVENTS)[0] == Followed(3, 3)
     other = await log.ingest_log()
@@ -200,6 +200,22 @@ async def test_direct_records_take_their_key_and_a_conflict_is_a_dead_letter(log
     assert list(await log.states()) == [first.run_id]
     rows = await rows_of(await log.relay_store())
     assert [(row.topic, row.value) for row in rows] == [("t.dead-letters", b"raw")]
+
+
+async def test_what_direct_records_met_is_told_by_their_place(log: Log) -> None:
+    await log.queue()
+    ingest, first = await begun(log), new_run(1)
+    assert (await ingest.commit(harvest_of(first, direct=True))).known == {}
+    same, new = (msgspec.structs.replace(new_run(n), idempotency_key=key) for n, key in ((2, "key-1"), (3, "key-3")))
+    harvest = harvest_of(new_run(4), offset=1)  # through a door
+    direct = harvest_of(first, same, new, offset=2, direct=True)
+    harvest.arrivals += direct.arrivals
+    harvest.runs += direct.runs
+    committed = await ingest.commit(harvest)
+    assert committed.known == {1: Known(False, hash_of("{}")), 2: Known(False, hash_of("{}"))}
+    another = harvest_of(first, offset=5, direct=True, body="[]")
+    assert (await ingest.commit(another)).known == {0: Known(True, hash_of("{}"))}
+    assert len(await log.states()) == 3
 
 
 async def test_a_bad_record_is_buried_once(log: Log) -> None:

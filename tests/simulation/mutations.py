@@ -1,11 +1,10 @@
 """Adapters and roles that break one rule each, to show that the simulation would notice."""
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from processors.executor.effects import Waiting
 from processors.executor.executor import Executor
-from processors.ports.ingest import Harvest, event_of
+from processors.ports.ingest import Committed, Harvest, event_of
 from processors.ports.journal import Batch, Claim
 from processors.ports.relay import Cursor, OutboxRow, Progress, Unread
 from processors.ports.runs import Grant
@@ -62,7 +61,7 @@ class HastyRelayStore(MemoryRelayStore):
 
 
 class HastyIngestLog(MemoryIngestLog):
-    async def commit(self, harvest: Harvest) -> Sequence[Grant]:
+    async def commit(self, harvest: Harvest) -> Committed:
         try:
             await self._database.run(await self._connected(), lambda tables, _: self.advance(tables, harvest))
         except ConnectionLost as exc:
@@ -71,7 +70,7 @@ class HastyIngestLog(MemoryIngestLog):
 
 
 class ForgetfulIngestLog(MemoryIngestLog):
-    def apply(self, tables: Tables, xid: int, harvest: Harvest) -> list[Grant]:
+    def apply(self, tables: Tables, xid: int, harvest: Harvest) -> Committed:
         for one in harvest.arrivals:
             tables.inbox.pop(event_of(one), None)
         return super().apply(tables, xid, harvest)

@@ -15,8 +15,7 @@ from processors.adapters.postgres.door import key_hash
 from processors.adapters.postgres.grants import create_runs, grant_ready, granted, lock_queues, note_bodies, queues_of
 from processors.adapters.postgres.misses import keep_misses
 from processors.adapters.postgres.statements import statements
-from processors.ports.ingest import Arrival, Followed, Harvest, event_of
-from processors.ports.runs import Grant
+from processors.ports.ingest import Arrival, Committed, Followed, Harvest, Known, event_of
 from schemas.errors import Unavailable
 
 KEPT = ("key", "headers", "left_out")
@@ -61,8 +60,8 @@ class PostgresIngestLog:
         wanted = set(partitions)
         return {p: offset for p, told_id, offset, *_ in rows if p in wanted and told_id == topic_id}
 
-    async def commit(self, harvest: Harvest) -> Sequence[Grant]:
-        batch, grants = self._transaction(harvest)
+    async def commit(self, harvest: Harvest) -> Committed:
+        batch, grants, decided = self._transaction(harvest)
         try:
             results = await commit(await self._connection(), batch)
         except ConnectionLostError as exc:
@@ -70,7 +69,8 @@ class PostgresIngestLog:
             raise Unavailable("E_UNAVAILABLE", f"the connection to Postgres broke: {exc}") from exc
         followed = self._followed.setdefault(harvest.topic, {})
         followed.update((partition, reached.followed) for partition, reached in harvest.reached.items())
-        return granted(results[grants]) if grants is not None else []
+        made = granted(results[grants]) if grants is not None else []
+        return Committed(made, _known(harvest, results[decided]) if decided is not None else {})
 
     async def _ask(self, name: str, topic: str, what: str) -> list[TupleRow]:
         conn = await self._connection()
@@ -86,15 +86,19 @@ class PostgresIngestLog:
             await self._clock.sync(self._conn)
         return self._conn
 
-    def _transaction(self, harvest: Harvest) -> tuple[list[Statement], int | None]:
-        """Lock order: progress, queues, keys, inbox, lanes, runs, dead letters, outbox."""
-        sql, grants = statements("ingest"), None
+    def _transaction(self, harvest: Harvest) -> tuple[list[Statement], int | None, int | None]:
+        """The statements, and which of them answer the grants and what became of direct records.
+
+        Lock order: progress, queues, keys, inbox, lanes, runs, dead letters, outbox.
+        """
+        sql, grants, decided = statements("ingest"), None, None
         partitions = sorted(harvest.reached)
         batch: list[Statement] = [(sql["hold_progress"], {"topic": harvest.topic, "partitions": partitions})]
         if harvest.runs:
             batch += lock_queues(*queues_of(harvest.runs))
         if harvest.arrivals:
             batch += self._keys(harvest)
+            decided = len(batch) - 1 if any(one.accepted_at is None for one in harvest.arrivals) else None
         if harvest.runs:
             accepted = {event_of(one): one.accepted_at for one in harvest.arrivals}
             batch.append(create_runs(harvest.runs, [accepted[event_of(run)] for run in harvest.runs]))
@@ -119,7 +123,7 @@ class PostgresIngestLog:
         if harvest.missing:
             missing = {"partitions": list(harvest.missing), "seqs": list(harvest.missing.values())}
             batch.append((sql["ask_again"], {"topic": harvest.topic, **missing}))
-        return batch, grants
+        return batch, grants, decided
 
     def _keys(self, harvest: Harvest) -> list[Statement]:
         """Direct records take their keys here; what came through a door has taken its key there."""
@@ -134,7 +138,7 @@ class PostgresIngestLog:
         }
         batch.append((statements("ingest")["note_events"], seen))
         if direct:
-            batch.append(self._conflicts(harvest.topic, [digest for digest, _ in direct], [one for _, one in direct]))
+            batch.append(self._decide(harvest.topic, [digest for digest, _ in direct], [one for _, one in direct]))
         return batch
 
     def _take_keys(self, harvest: Harvest, direct: list[tuple[bytes, Arrival]]) -> Statement:
@@ -152,9 +156,9 @@ class PostgresIngestLog:
             "catalog": [None] * len(owners),
         }
 
-    def _conflicts(self, topic: str, hashes: list[bytes], direct: list[Arrival]) -> Statement:
+    def _decide(self, topic: str, hashes: list[bytes], direct: list[Arrival]) -> Statement:
         names = ("event_id", "body_hash", "dead_letter_id", "project_id", "raw", "partition")
-        return statements("ingest")["refuse_conflicts"], {
+        return statements("ingest")["decide_direct"], {
             **columns(direct, names),
             **columns([one.kept for one in direct], KEPT),
             "key_hash": hashes,
@@ -181,3 +185,9 @@ def _kept_bodies(harvest: Harvest) -> list[Statement]:
     """What letters refer to stays in storage, as what runs refer to."""
     references = sorted({one.data_ref for one in harvest.dead if one.data_ref is not None})
     return [(statements("ingest")["keep_bodies"], {"references": references})] if references else []
+
+
+def _known(harvest: Harvest, rows: Sequence[TupleRow]) -> Mapping[int, Known]:
+    """What the statement says of direct records, which are all that it was given, by their places in the harvest."""
+    places = [place for place, one in enumerate(harvest.arrivals) if one.accepted_at is None]
+    return {places[row - 1]: Known(is_conflict, bytes(first)) for row, is_conflict, first in rows}

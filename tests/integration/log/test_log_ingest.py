@@ -133,6 +133,20 @@ async def test_the_same_key_with_another_body_becomes_a_dead_letter(stage: Stage
     assert outbox[0]["partition_key"] == letters[0]["dead_letter_id"]
 
 
+async def test_b10_a_hundred_records_with_one_new_key_that_two_owners_read_at_once_make_one_run(stage: Stage) -> None:
+    """Two partitions, two processes; each record names an event of its own."""
+    topics, other = (Topic(), Topic(partition=1)), await stage.restarted()
+    ours, theirs = ([topic.direct(idempotency_key="order-1") for _ in range(50)] for topic in topics)
+    await asyncio.gather(stage.ingest(ours), other.ingest(theirs))
+    told = {
+        outcome: sum(one.measures.value("direct_records_total", outcome) for one in (stage, other))
+        for outcome in ("created", "deduplicated", "conflict", "filtered")
+    }
+    assert told == {"created": 1, "deduplicated": 99, "conflict": 0, "filtered": 0}
+    assert await stage.lab.value("select count(*) from automation.live_runs") == 1
+    assert await stage.lab.rows("select from automation.dead_letters") == []
+
+
 async def test_b09_two_projects_may_give_their_events_and_keys_the_same_names(stage: Stage) -> None:
     topic = Topic()
     await stage.catalog.publish("other", {"orders.yaml": FLOW}, dev=False, actor="test")

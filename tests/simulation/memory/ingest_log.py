@@ -8,8 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from processors.adapters.postgres.clock import DatabaseClock
-from processors.ports.ingest import Arrival, DeadRecord, Followed, Harvest, event_of
-from processors.ports.runs import Grant
+from processors.ports.ingest import Arrival, Committed, DeadRecord, Followed, Harvest, Known, event_of
 from schemas.errors import Unavailable
 from tests.simulation.memory.database import Connection, ConnectionLost, Database
 from tests.simulation.memory.scheduling import create_runs, grant_ready, queues_of
@@ -55,14 +54,14 @@ class MemoryIngestLog:
         }
         return {p: known[p].next_offset for p in partitions if p in known and known[p].topic_id == topic_id}
 
-    async def commit(self, harvest: Harvest) -> Sequence[Grant]:
+    async def commit(self, harvest: Harvest) -> Committed:
         try:
-            grants = await self._database.run(await self._connected(), partial(self.apply, harvest=harvest))
+            committed = await self._database.run(await self._connected(), partial(self.apply, harvest=harvest))
         except ConnectionLost as exc:
             raise Unavailable("E_UNAVAILABLE", f"the connection to Postgres broke: {exc}") from exc
         followed = self._followed.setdefault(harvest.topic, {})
         followed.update((partition, reached.followed) for partition, reached in harvest.reached.items())
-        return grants
+        return committed
 
     async def _look(self, work: Callable[[Tables], Answer]) -> Answer:
         connection = await self._connected()
@@ -80,10 +79,10 @@ class MemoryIngestLog:
                 raise Unavailable("E_UNAVAILABLE", "Postgres told no time") from exc
         return self._connection
 
-    def apply(self, tables: Tables, xid: int, harvest: Harvest) -> list[Grant]:
+    def apply(self, tables: Tables, xid: int, harvest: Harvest) -> Committed:
         now, queues = self._database.now(), queues_of(harvest.runs)
         tables.fold(queues)
-        self._note_events(tables, xid, harvest, now)
+        known = self._note_events(tables, xid, harvest, now)
         accepted = {event_of(one): one.accepted_at for one in harvest.arrivals}
         create_runs(tables, xid, harvest.runs, [accepted[event_of(run)] for run in harvest.runs], now)
         grants = grant_ready(tables, queues, now)
@@ -91,9 +90,9 @@ class MemoryIngestLog:
         for dead in harvest.dead:
             self._bury(tables, xid, dead)
         self.advance(tables, harvest)
-        return grants
+        return Committed(grants, known)
 
-    def _note_events(self, tables: Tables, xid: int, harvest: Harvest, now: datetime) -> None:
+    def _note_events(self, tables: Tables, xid: int, harvest: Harvest, now: datetime) -> dict[int, Known]:
         """Direct records take their keys here; what came through a door has taken its key there."""
         runs = {event_of(run): run.run_id for run in reversed(harvest.runs)}
         for one in harvest.arrivals:
@@ -104,12 +103,18 @@ class MemoryIngestLog:
                     until = now + timedelta(seconds=tables.windows.get(one.project_id, self._window))
                     tables.keys[key] = Key(one.event_id, runs.get(event_of(one)), one.body_hash, now, until)
                     tables.watcher.key_taken(one.idempotency_key, one.event_id)
-        for one in harvest.arrivals:
+        known: dict[int, Known] = {}
+        for place, one in enumerate(harvest.arrivals):
             row = tables.keys.get((one.project_id, one.idempotency_key))
             if one.accepted_at is not None or (row is not None and row.event_id == one.event_id):
                 tables.inbox.setdefault(event_of(one), xid)
-            elif row is not None and row.body_hash != one.body_hash:
+            if one.accepted_at is not None or row is None:
+                continue
+            if row.body_hash != one.body_hash:
                 self._bury(tables, xid, _conflict(one, row))
+            if row.body_hash != one.body_hash or tables.inbox.get(event_of(one)) != xid:
+                known[place] = Known(row.body_hash != one.body_hash, row.body_hash)
+        return known
 
     def _bury(self, tables: Tables, xid: int, dead: DeadRecord) -> None:
         if dead.dead_letter_id in tables.dead_letters:

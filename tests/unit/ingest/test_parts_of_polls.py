@@ -8,7 +8,7 @@ import pytest
 
 from processors.ingest.ingest import MOST_BYTES, MOST_RECORDS, Ingest
 from processors.ports.catalog import CatalogSnapshot
-from processors.ports.ingest import Followed, Harvest
+from processors.ports.ingest import Committed, Followed, Harvest
 from processors.ports.runs import Grant
 from processors.ports.streams import Record
 from schemas.envelope import Envelope, encode_envelope
@@ -33,7 +33,7 @@ class Log:
     def followed(self, _topic: str) -> Mapping[int, Followed]:
         return {}
 
-    async def commit(self, harvest: Harvest) -> Sequence[Grant]:
+    async def commit(self, harvest: Harvest) -> Committed:
         self.under_way += 1
         assert self.under_way == 1, "two parts at once"
         await asyncio.sleep(0)
@@ -42,7 +42,7 @@ class Log:
             raise Unavailable("E_UNAVAILABLE", "away")
         self.parts.append([one.offset for one in harvest.arrivals])
         assert harvest.reached[0].next_offset == self.parts[-1][-1] + 1
-        return []
+        return Committed()
 
 
 class Catalog:

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from processors.ingest.ingest import Ingest
-from processors.ports.ingest import DeadRecord, Harvest
-from processors.ports.runs import Grant
+from processors.ports.ingest import Committed, DeadRecord, Harvest
 from processors.ports.streams import Record
 from tests.unit.ingest.test_parts_of_polls import TOPIC, Catalog, Hints, Log
 
@@ -18,9 +17,9 @@ class KeepsTheDead(Log):
         super().__init__()
         self.dead: list[DeadRecord] = []
 
-    async def commit(self, harvest: Harvest) -> list[Grant]:
+    async def commit(self, harvest: Harvest) -> Committed:
         self.dead += harvest.dead
-        return []
+        return Committed()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from processors.ingest.ingest import SEQ_HEADER, Ingest
 from processors.ports.ingest import DeadRecord
@@ -19,6 +21,7 @@ from tests.conformance_of_ports.logs import MemoryLog
 from tests.simulation.memory.tables import Queue, Tables
 from tests.unit.gateway.catalogs import PROJECT, snapshot_of
 
+OUTCOMES = ("created", "deduplicated", "conflict", "filtered")
 Written = tuple[bytes | None, bytes | None, Headers]
 TOPIC, MILLIS = "events", 1_784_500_000_000
 FILES = {
@@ -156,6 +159,54 @@ async def test_a_cloudevent_makes_its_run_and_one_that_is_broken_is_a_dead_lette
     assert [one.raw for one in stage.letters] == [data, b"{}"]
 
 
+# the four answers of the doors, for records that came by none
+
+
+async def told(stage: Stage, *values: bytes) -> dict[str, float]:
+    before = {outcome: stage.counted_by("direct_records_total", outcome) for outcome in OUTCOMES}
+    offset = stage.tables.progress[TOPIC, 0].next_offset if stage.tables.progress else 0
+    await stage.ingest([record(offset + at, value) for at, value in enumerate(values)])
+    after = {outcome: stage.counted_by("direct_records_total", outcome) - before[outcome] for outcome in OUTCOMES}
+    return {outcome: count for outcome, count in after.items() if count}
+
+
+async def test_direct_records_have_the_four_outcomes_of_the_doors() -> None:
+    stage = await staged()
+    assert await told(stage, event()) == {"created": 1}
+    assert await told(stage, event(), event(id="order-2")) == {"deduplicated": 2}
+    assert await told(stage, event(id="order-3", data={"amount": 900})) == {"conflict": 1}
+    assert await told(stage, event(id="order-4", idempotency_key="k", data={"amount": 1})) == {"filtered": 1}
+    assert await told(stage, event(id="order-5", idempotency_key="o", type="nobody.asked")) == {"created": 1}
+    assert len(stage.tables.live) == 1
+
+
+@pytest.mark.parametrize("is_one_poll", [True, False])
+async def test_b01_a_direct_record_with_another_body_is_a_conflict_though_it_has_the_same_id(is_one_poll: bool) -> None:
+    stage = await staged()
+    values = [event(), event(data={"amount": 900}, operation_version=2)]
+    with capture_logs() as logs:
+        polls = [values] if is_one_poll else [[value] for value in values]
+        outcomes = [await told(stage, *poll) for poll in polls]
+    assert {name: count for one in outcomes for name, count in one.items()} == {"created": 1, "conflict": 1}
+    assert [live.run.input for live in stage.tables.live.values()] == ['{"amount": 100}']
+    assert [(one.error_code, one.raw) for one in stage.letters] == [("E_IDEMPOTENCY_CONFLICT", values[1])]
+    (line,) = [one for one in logs if one["event"] == "idempotency_conflict"]
+    assert (line["first_body"], line["this_body"]) == tuple(
+        sha256(text).hexdigest() for text in (b'{"amount": 100}', b'{"amount": 900}')
+    )
+    assert (line["project_id"], line["idempotency_key"], line["dead_letter_id"]) == (
+        PROJECT,
+        "order:1",
+        stage.letters[0].dead_letter_id,
+    )
+
+
+async def test_b10_a_hundred_records_of_one_new_key_make_one_run() -> None:
+    stage = await staged()
+    assert await told(stage, *(event(id=f"order-{n}") for n in range(100))) == {"created": 1, "deduplicated": 99}
+    assert len(stage.tables.live) == 1
+
+
 # whatever it is
 
 TEXTS = st.text(max_size=20)
@@ -234,8 +285,16 @@ async def test_the_sums_of_a_poll_agree_and_a_second_reading_adds_nothing(
     undecodable = [one for one in stage.letters if one.reason == "undecodable"]
     assert len(poll) == len(undecodable) + stage.counted("events_taken_total")
     refused = sum(stage.counted_by("records_refused_total", code) for code in set(stage.codes))
-    assert len(stage.letters) == refused + stage.codes.count("E_IDEMPOTENCY_CONFLICT")
+    assert len(stage.letters) == refused
+    outcomes = sum(stage.counted_by("direct_records_total", outcome) for outcome in OUTCOMES)
+    assert outcomes == stage.counted("events_taken_total")
+    assert stage.counted_by("direct_records_total", "conflict") == stage.codes.count("E_IDEMPOTENCY_CONFLICT")
+    first = stage.counted_by("direct_records_total", "created") + stage.counted_by("direct_records_total", "filtered")
+    assert len(stage.tables.inbox) == first
     assert len(stage.tables.live) <= stage.counted("event_runs_total")
     before = {**stage.tables.live}, {**stage.tables.dead_letters}
+    known = sum(stage.counted_by("direct_records_total", outcome) for outcome in ("deduplicated", "conflict"))
     await stage.ingest(poll)
     assert (stage.tables.live, stage.tables.dead_letters) == before
+    again = sum(stage.counted_by("direct_records_total", outcome) for outcome in ("deduplicated", "conflict"))
+    assert again - known == outcomes

@@ -48,33 +48,49 @@ select 'ingest', u.project_id || '/' || u.event_id
  order by 2
     on conflict do nothing;
 
--- name: refuse_conflicts
--- The same key with another body, straight from Kafka: a dead letter, never a silent drop.
-with buried as (
-    insert into automation.dead_letters (
-        dead_letter_id, project_id, queue_id, reason, error_code, summary, raw, source_topic, source_partition,
-        source_offset, record_key, record_headers, record_left_out
-    )
-    select u.dead_letter_id, u.project_id, 'ingest', 'permanent_error', 'E_IDEMPOTENCY_CONFLICT',
-           'the key was first used by ' || k.event_id || ' with another body', u.raw, %(topic)s, u.partition,
-           u.record_offset, u.key, u.headers, u.left_out
+-- name: decide_direct
+-- What became of direct records, of those whose key or event was there before; the others were the first. The same key
+-- with another body is a dead letter, never a silent drop.
+with told as materialized (
+    select u.*, k.event_id as first_event_id, k.body_hash as first_body_hash, k.body_hash <> u.body_hash as is_conflict
       from unnest(
                %(key_hash)s::bytea[], %(event_id)s::text[], %(body_hash)s::bytea[], %(dead_letter_id)s::text[],
                %(project_id)s::text[], %(raw)s::bytea[], %(partition)s::integer[], %(record_offset)s::bigint[],
                %(key)s::bytea[], %(headers)s::text[], %(left_out)s::integer[]
-           ) as u (
+           ) with ordinality as u (
                key_hash, event_id, body_hash, dead_letter_id, project_id, raw, partition, record_offset, key, headers,
-               left_out
+               left_out, place
            )
-      join automation.idempotency_keys k on k.key_hash = u.key_hash
-     where k.event_id <> u.event_id and k.body_hash <> u.body_hash and k.key_hash = any(%(key_hash)s::bytea[])
+      join automation.idempotency_keys k on k.key_hash = u.key_hash and k.key_hash = any(%(key_hash)s::bytea[])
+), buried as (
+    insert into automation.dead_letters (
+        dead_letter_id, project_id, queue_id, reason, error_code, summary, raw, source_topic, source_partition,
+        source_offset, record_key, record_headers, record_left_out
+    )
+    select t.dead_letter_id, t.project_id, 'ingest', 'permanent_error', 'E_IDEMPOTENCY_CONFLICT',
+           'the key was first used by ' || t.first_event_id || ' with another body', t.raw, %(topic)s, t.partition,
+           t.record_offset, t.key, t.headers, t.left_out
+      from told t
+     where t.is_conflict
+     order by t.place
         on conflict do nothing
     returning dead_letter_id, error_code, raw
+), announced as (
+    insert into automation.outbox (topic, partition_key, headers, value)
+    select %(dead_letters_topic)s, b.dead_letter_id,
+           json_build_object('a44-dead-letter-id', b.dead_letter_id, 'a44-error-code', b.error_code)::text, b.raw
+      from buried b
 )
-insert into automation.outbox (topic, partition_key, headers, value)
-select %(dead_letters_topic)s, b.dead_letter_id,
-       json_build_object('a44-dead-letter-id', b.dead_letter_id, 'a44-error-code', b.error_code)::text, b.raw
-  from buried b;
+select t.place::integer, t.is_conflict, t.first_body_hash
+  from told t
+ where t.is_conflict
+    or t.first_event_id <> t.event_id
+    or not exists (
+       select from automation.inbox i
+        where i.consumer = 'ingest' and i.event_id = (t.project_id || '/' || t.event_id) collate "C"
+          and i.xid = pg_current_xact_id()
+       offset 0
+       );
 
 -- name: keep_bodies
 -- What letters of this harvest refer to in storage stays there: a redrive needs it.
