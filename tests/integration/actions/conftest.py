@@ -35,7 +35,7 @@ class Project:
         """Beside the action, as the project's own programs would."""
         async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as connection:
             cursor = await connection.execute(query.encode(), values)
-            return await cursor.fetchall() if cursor.description else []
+            return await cursor.fetchall() if cursor.description is not None else []
 
     async def sessions(self) -> int:
         query = "select count(*) from pg_stat_activity where datname = current_database() and application_name = %s"

@@ -126,7 +126,7 @@ class Gateway:
     async def rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
         async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True, row_factory=dict_row) as conn:
             cursor = await conn.execute(query.encode(), parameters)
-            return await cursor.fetchall() if cursor.description else []
+            return await cursor.fetchall() if cursor.description is not None else []
 
 
 @pytest.fixture

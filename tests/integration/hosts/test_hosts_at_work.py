@@ -54,6 +54,27 @@ async def body(ctx, input):
     assert "customer" not in letter["summary"]
 
 
+async def test_a19_a_result_that_is_no_json_fails_for_good_and_its_effect_is_not_repeated(at_work: AtWork) -> None:
+    """`1e400` is read by Python as infinity; the log would refuse what is written of it after the effect."""
+    effects = at_work.folder / "effects"
+    await at_work.begin(f"""
+import json
+@workflow("t", version=1)
+async def body(ctx, input):
+    def pay():
+        with open({str(effects)!r}, "a") as file: file.write(input + " ")
+        return {{"deep": [json.loads(input)]}}
+    await step.run("pay", timeout="10s", retry={{"max": 4, "base": 0.01, "cap": 0.05}}, fn=pay)
+""")
+    inputs = ["NaN", "1e400", "-Infinity"]
+    runs = await at_work.make(*(f'"{text}"' for text in inputs))
+    rows = await at_work.works.ended(3, 60.0)
+    assert {(row["state"], row["error_code"]) for row in rows} == {("failed", "E_RESULT_NOT_JSON")}
+    for run in runs:
+        assert await at_work.attempts(run) == ["pay 1 failed", "~run 0 ended"]
+    assert sorted(effects.read_text().split()) == sorted(inputs)  # each once
+
+
 KILLS = """
 @workflow("t", version=1)
 async def body(ctx, input):

@@ -102,7 +102,7 @@ class Lab:
 
     async def rows(self, query: str, *params: object) -> list[dict[str, Any]]:
         cursor = await self.conn.execute(query.encode(), params or None)
-        return await cursor.fetchall() if cursor.description else []
+        return await cursor.fetchall() if cursor.description is not None else []
 
     async def column(self, query: str, *params: object) -> list[Any]:
         return [next(iter(row.values())) for row in await self.rows(query, *params)]

@@ -73,9 +73,10 @@ def test_show_tells_where_the_run_is(a44: Command, logged_in: RestService) -> No
     assert "E_UPSTREAM_503 busy (pay.py:7)" in outcome.out
 
 
-def test_show_json_keeps_numbers_as_they_were_recorded(a44: Command, logged_in: RestService) -> None:
-    logged_in.state.result_text = '{"price":1.10}'
-    assert '"price":1.10' in a44("automation", "show", RUN, "--json").out
+def test_a18_show_keeps_numbers_as_they_were_recorded(a44: Command, logged_in: RestService) -> None:
+    exact = '{"id":9007199254740993,"long":123456789012345678901234567890,"one":1.0,"price":1.10}'
+    logged_in.state.result_text = exact
+    assert exact in a44("automation", "show", RUN, "--json").out
 
 
 def test_a_run_that_does_not_exist_is_not_found(a44: Command, logged_in: RestService) -> None:
