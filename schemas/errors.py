@@ -60,6 +60,7 @@ CODES: Mapping[str, Code] = {
     "E_RATE_LIMITED": Code(429, "The project sends more than it may"),
     "E_RECORD_TOO_LARGE": Code(413, "The broker refuses a record for its size"),
     "E_REDRIVE_EMPTY": Code(409, "Nothing can be redriven"),
+    "E_REDRIVE_NOT_FOUND": Code(404, "No such redrive"),
     "E_REDRIVE_RATE": Code(429, "The project redrives as fast as it may"),
     "E_REDRIVE_UNCONFIRMED": Code(409, "The redrive would take every dead letter"),
     "E_RESULT_NOT_JSON": Code(422, "The result cannot be stored as JSON without change"),

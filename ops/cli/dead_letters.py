@@ -11,6 +11,7 @@ from ops.cli.options import JsonOption, ProjectOption
 from ops.cli.output import Output, columns, counted, duration, printable, text_of
 from ops.cli.quick import command, new_group
 from ops.cli.record_lines import record_line, when
+from ops.cli.redrives import redrives, stop
 
 group = new_group(help="Dead letters: what failed for good, and what it was made of.")
 
@@ -222,3 +223,5 @@ command(
     example="a44 automation dlq redrive q_invoice_settle --filter \"error_code == 'E_UPSTREAM_503'\" \\\n"
     "    --rate 20/s --max 5000",
 )(redrive)
+command(group, "redrives", example="a44 automation dlq redrives --under-way")(redrives)
+command(group, "stop", example='a44 automation dlq stop rdv_01M8MJ0Q4R --reason "the partner is away again"')(stop)

@@ -13,7 +13,7 @@ from ops.cli.record_lines import when
 from schemas.errors import Refused
 
 _DEFAULT = "default"
-_TITLES = ("PROJECT", "DEDUP WINDOW", "EVENTS A SECOND", "CHANGED")
+_TITLES = ("PROJECT", "DEDUP WINDOW", "EVENTS A SECOND", "REDRIVES A SECOND", "CHANGED")
 
 group = new_group(help="See and set the figures of projects (setting needs the scope automation:operator).")
 
@@ -71,6 +71,12 @@ def set_figures(
         str | None,
         typer.Option("--events-per-second", metavar="RATE", help=f"What each gateway takes; or {_DEFAULT}: no limit."),
     ] = None,
+    redrive_rate: Annotated[
+        str | None,
+        typer.Option(
+            "--redrive-rate", metavar="RATE", help=f"Letters a second that redrives take together; or {_DEFAULT}."
+        ),
+    ] = None,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept in the audit log.")] = "",
     as_json: JsonOption = False,
 ) -> int:
@@ -79,11 +85,16 @@ def set_figures(
     In force at once for keys used from then on, within seconds for rates. Audited. Needs the scope automation:operator.
     """
     output = Output(as_json)
-    told = {"dedup_window_hours": dedup_window_hours, "events_per_second": events_per_second}
+    told = {
+        "dedup_window_hours": dedup_window_hours,
+        "events_per_second": events_per_second,
+        "redrive_rate": redrive_rate,
+    }
     fields: dict[str, Any] = {key: _figure(key, text) for key, text in told.items() if text is not None}
     if not fields:
         raise Refused(
-            "E_INVALID_PARAMETER", "nothing is to be set; expected --dedup-window-hours or --events-per-second"
+            "E_INVALID_PARAMETER",
+            "nothing is to be set; expected --dedup-window-hours, --events-per-second or --redrive-rate",
         )
     with open_client() as client:
         found = client.set_project(name, fields | ({"reason": reason} if reason else {}))
@@ -114,15 +125,19 @@ def _tell(found: dict[str, Any], output: Output) -> None:
     output.line(f"dedup window     {found['in_force'].get('dedup_window_hours'):g} h  ({own})")
     rate = found.get("events_per_second")
     output.line(f"events a second  {'no limit' if rate is None else f'{rate:g} for each gateway'}")
+    if "redrive_rate" in found["in_force"]:
+        own = "its own" if found.get("redrive_rate") is not None else "the installation's"
+        output.line(f"redrives         {found['in_force']['redrive_rate']:g} letters a second  ({own})")
     if found.get("updated_at"):
         output.line(f"changed          {when(found['updated_at'])}")
 
 
 def _row(row: dict[str, Any]) -> list[str]:
-    window, rate = row.get("dedup_window_hours"), row.get("events_per_second")
+    window, rate, redrives = row.get("dedup_window_hours"), row.get("events_per_second"), row.get("redrive_rate")
     return [
         str(row.get("project_id")),
         "-" if window is None else f"{window:g} h",
         "-" if rate is None else f"{rate:g}",
+        "-" if redrives is None else f"{redrives:g}",
         when(row.get("updated_at")),
     ]

@@ -126,6 +126,15 @@ class Client:
         """Order that dead letters run again, or ask what would come of it."""
         return self._object("POST", "/dead-letters/redrive", json.dumps(dict(fields), ensure_ascii=False).encode())
 
+    def redrives(self, *, limit: int, filters: Mapping[str, str]) -> dict[str, Any]:
+        """Up to `limit` orders to redrive, with their progress."""
+        return self._pages("/dead-letters/redrives", "redrives", limit, filters)
+
+    def stop_redrive(self, redrive_id: str, reason: str) -> dict[str, Any]:
+        """End an order; what it has redriven stays."""
+        body = json.dumps({"reason": reason}, ensure_ascii=False).encode()
+        return self._object("POST", f"/dead-letters/redrives/{quote(redrive_id, safe='')}/stop", body)
+
     def projects(self, *, limit: int) -> dict[str, Any]:
         """Up to `limit` known projects with the figures that are their own."""
         return self._pages("/projects", "projects", limit, {})

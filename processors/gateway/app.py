@@ -129,6 +129,8 @@ def _dead_letters(views: DeadLetterViews, orders: RedriveOrders) -> list[web.Rou
         web.get(f"{_API}/dead-letters", views.list_letters),
         web.get(f"{_API}/dead-letters/stats", views.stats),
         post(f"{_API}/dead-letters/redrive", orders.redrive),
+        web.get(f"{_API}/dead-letters/redrives", orders.list_orders),
+        post(f"{_API}/dead-letters/redrives/{{redrive}}/stop", orders.stop),
         web.get(f"{_API}/dead-letters/{{letter}}", views.show),
     ]
 

@@ -78,7 +78,7 @@ class DeadLetterViews:
         )
 
     async def _find(self, reader: Reader, dead_letter_id: str) -> OneLetter:
-        letter = await self._letters.find(reader, dead_letter_id) if _is_storable(dead_letter_id) else None
+        letter = await self._letters.find(reader, dead_letter_id) if is_storable(dead_letter_id) else None
         if letter is None:
             raise Refused(
                 "E_DEAD_LETTER_NOT_FOUND",
@@ -123,5 +123,6 @@ def _reader(token: Token) -> Reader:
     return Reader(token.project_id, token.token_id, token.allows(OPERATOR))
 
 
-def _is_storable(text: str) -> bool:
+def is_storable(text: str) -> bool:
+    """Whether it can be asked for at all."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)

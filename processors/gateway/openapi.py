@@ -19,7 +19,7 @@ from processors.gateway.manual import RunFields
 from processors.gateway.problems import PROBLEM, REQUEST_ID
 from processors.gateway.projects import PROJECTS_A_PAGE, ProjectFields
 from processors.gateway.publications import PublicationFields, RotationFields
-from processors.gateway.redrives import RedriveFields
+from processors.gateway.redrives import REDRIVES_A_PAGE, RedriveFields, StopFields
 from processors.gateway.run_views import CancelFields
 from processors.gateway.trigger_tests import TestedEvent
 from processors.ports.run_queries import RunFilter
@@ -103,10 +103,15 @@ _LETTERS: Mapping[str, Schema] = {
 _REDRIVE = _object(
     {"redrive_id": {"type": ["string", "null"]}, "letters": {"type": "integer"}, "skipped": {"type": "object"}},
 )
+_ORDER = _object(
+    {"redrive_id": _TEXT, "queue_id": _TEXT, "state": {"enum": ["under_way", "done", "stopped"]},
+     "letters": {"type": "integer"}, "redriven": {"type": "integer"}, "refused": {"type": "integer"},
+     "waiting": {"type": "integer"}, "rate": {"type": "number"}, "operator": _TEXT, "reason": _TEXT},
+)  # fmt: skip
 _PROJECT = _object(
     {"project_id": _TEXT, "dedup_window_hours": {"type": ["number", "null"]},
-     "events_per_second": {"type": ["number", "null"]}, "in_force": {"type": "object"},
-     "updated_at": {"type": ["string", "null"]}},
+     "events_per_second": {"type": ["number", "null"]}, "redrive_rate": {"type": ["number", "null"]},
+     "in_force": {"type": "object"}, "updated_at": {"type": ["string", "null"]}},
 )  # fmt: skip
 
 OPERATIONS: Final[Sequence[Operation]] = (
@@ -211,6 +216,16 @@ OPERATIONS: Final[Sequence[Operation]] = (
     Operation(
         "post", f"{API}/dead-letters/redrive", "Run dead letters again, or only say what would come of it",
         {202: _REDRIVE, 200: _REDRIVE}, "write", RedriveFields, problems=_BODY_PROBLEMS,
+    ),
+    Operation(
+        "get", f"{API}/dead-letters/redrives", "Orders to redrive with their progress, the newest first",
+        {200: _object({"redrives": _list(_ORDER), "next": {"type": ["string", "null"]}})},
+        query={"under_way": {"type": "boolean", "default": False}, "after": _TEXT,
+               "limit": {"type": "integer", "minimum": 1, "default": REDRIVES_A_PAGE}},
+    ),
+    Operation(
+        "post", f"{API}/dead-letters/redrives/{{redrive}}/stop", "Stop an order; what it has redriven stays",
+        {200: _ORDER}, "write", StopFields, is_body_needed=False, problems=_BODY_PROBLEMS,
     ),
     Operation(
         "get", f"{API}/dead-letters/{{letter}}", "One dead letter; `whole`: with what it keeps, audited",

@@ -9,7 +9,7 @@ from processors.gateway.bodies import read_body, require_json
 from processors.gateway.fields import read_fields, text_parameter, whole_parameter
 from processors.gateway.limits import Limits
 from processors.gateway.parts import Parts, json_response
-from processors.ports.projects import HIGHEST_RATE, LONGEST_WINDOW, Figures, Projects
+from processors.ports.projects import FIGURES, HIGHEST_RATE, HIGHEST_REDRIVE_RATE, LONGEST_WINDOW, Figures, Projects
 from processors.ports.tokens import OPERATOR, READ
 from schemas.errors import Refused
 from schemas.ids import is_project_id
@@ -24,6 +24,7 @@ class ProjectFields(msgspec.Struct, forbid_unknown_fields=True):
 
     dedup_window_hours: float | msgspec.UnsetType | None = msgspec.UNSET
     events_per_second: float | msgspec.UnsetType | None = msgspec.UNSET
+    redrive_rate: float | msgspec.UnsetType | None = msgspec.UNSET
     reason: str = ""
 
 
@@ -65,6 +66,7 @@ def _checked(fields: ProjectFields) -> dict[str, float | None]:
     bounds = (
         ("dedup_window_hours", fields.dedup_window_hours, LONGEST_WINDOW, "hours"),
         ("events_per_second", fields.events_per_second, HIGHEST_RATE, "events a second"),
+        ("redrive_rate", fields.redrive_rate, HIGHEST_REDRIVE_RATE, "letters a second"),
     )
     told: dict[str, float | None] = {}
     for name, value, most, unit in bounds:
@@ -101,11 +103,15 @@ def _known(found: Figures | None, project_id: str) -> Figures:
 
 def _document(figures: Figures, limits: Limits) -> dict[str, Any]:
     """Its own figures, and those that count: where it has none, the installation's."""
-    own = {"dedup_window_hours": figures.dedup_window_hours, "events_per_second": figures.events_per_second}
-    window = figures.dedup_window_hours or limits.dedup_window / _HOUR
+    own = {name: getattr(figures, name) for name in FIGURES}
+    in_force = {
+        **own,
+        "dedup_window_hours": figures.dedup_window_hours or limits.dedup_window / _HOUR,
+        "redrive_rate": figures.redrive_rate or limits.redrive_rate,
+    }
     return {
         "project_id": figures.project_id,
         **own,
-        "in_force": {**own, "dedup_window_hours": window},
+        "in_force": in_force,
         "updated_at": figures.updated_at,
     }

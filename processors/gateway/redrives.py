@@ -8,16 +8,17 @@ import msgspec
 from aiohttp import web
 
 from processors.gateway.bodies import read_body, require_json
-from processors.gateway.dead_letters import check_queue
-from processors.gateway.fields import read_fields
+from processors.gateway.dead_letters import check_queue, is_storable
+from processors.gateway.fields import flag_parameter, read_fields, text_parameter, whole_parameter
 from processors.gateway.parts import Parts, json_response
 from processors.ports.redrives import Order, Redrives, Started
-from processors.ports.tokens import WRITE, Token
+from processors.ports.tokens import READ, WRITE, Token
 from processors.runtime.redriving import MOST_REDRIVES, Plan, Rules, letter_filter, letters_a_second
 from schemas.errors import Refused
 from schemas.ids import redrive_id
 
 MOST_SCANNED = 100_000  # letters that one order looks at; the rest waits for the next
+REDRIVES_A_PAGE = 50
 _PAGE = 1000
 _PAGE_OF_ENVELOPES = 50  # of up to a megabyte each
 _MOST = 50_000
@@ -36,6 +37,12 @@ class RedriveFields(msgspec.Struct, forbid_unknown_fields=True):
     allow_stale: bool = False
 
 
+class StopFields(msgspec.Struct, forbid_unknown_fields=True):
+    """`reason` is kept in the audit log with the token's id."""
+
+    reason: str = ""
+
+
 class RedriveOrders:
     def __init__(self, parts: Parts, redrives: Redrives) -> None:
         self._parts = parts
@@ -51,7 +58,8 @@ class RedriveOrders:
         rate = letters_a_second(fields.rate)
         plan = await self._plan(token.project_id, fields)
         if fields.dry_run:
-            allowed = min(rate, parts.limits.redrive_rate)
+            own = await self._redrives.own_cap(token.project_id)
+            allowed = min(rate, parts.limits.redrive_rate if own is None else own)
             return json_response(_document(fields, plan, None, Started(len(plan.letters), allowed)))
         _confirm(fields, plan)
         order = self._order(token, fields, plan, rate)
@@ -59,6 +67,34 @@ class RedriveOrders:
         if not started.letters:
             raise _nothing(fields, plan, "another redrive took them a moment ago")
         return json_response(_document(fields, plan, order.redrive_id, started), 202)
+
+    async def list_orders(self, request: web.Request) -> web.StreamResponse:
+        """One row more than the page is asked for: it tells whether there is a next page."""
+        token = await self._parts.access.require(request, READ)
+        limit = whole_parameter(request, "limit", REDRIVES_A_PAGE, self._parts.limits.page)
+        under_way = flag_parameter(request, "under_way", default=False)
+        after = text_parameter(request, "after")
+        found = await self._redrives.orders(token.project_id, under_way=under_way, after=after, limit=limit + 1)
+        page = found[:limit]
+        return json_response({"redrives": page, "next": page[-1].redrive_id if len(found) > limit else None})
+
+    async def stop(self, request: web.Request) -> web.StreamResponse:
+        """What it has redriven stays; to stop it once more changes nothing."""
+        parts, told = self._parts, request.match_info["redrive"]
+        token = await parts.access.require(request, WRITE)
+        body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
+        if body:
+            require_json(request)
+        reason = _checked_reason((read_fields(body, StopFields) if body else StopFields()).reason)
+        found = None
+        if is_storable(told):
+            found = await self._redrives.stop(token.project_id, told, token.token_id, reason)
+        if found is None:
+            raise Refused(
+                "E_REDRIVE_NOT_FOUND",
+                f"{told[:80]!r} is no redrive of this project; `a44 automation dlq redrives` lists them",
+            )
+        return json_response(found)
 
     async def _plan(self, project_id: str, fields: RedriveFields) -> Plan:
         await check_queue(self._parts, project_id, fields.queue)
@@ -94,11 +130,17 @@ class RedriveOrders:
 def _checked(fields: RedriveFields) -> RedriveFields:
     if not 1 <= fields.max <= _MOST:
         raise Refused("E_INVALID_PARAMETER", f"max is {fields.max}; a redrive takes from 1 to {_MOST} letters")
-    if len(fields.reason) > _MAX_TEXT:
-        raise Refused(
-            "E_INVALID_PARAMETER", f"the reason has {len(fields.reason)} characters; {_MAX_TEXT} are kept at most"
-        )
+    _checked_reason(fields.reason)
     return fields
+
+
+def _checked_reason(reason: str) -> str:
+    if len(reason) > _MAX_TEXT or "\0" in reason:
+        raise Refused(
+            "E_INVALID_PARAMETER",
+            f"the reason has {len(reason)} characters; expected at most {_MAX_TEXT}, without NUL",
+        )
+    return reason
 
 
 def _confirm(fields: RedriveFields, plan: Plan) -> None:

@@ -10,6 +10,8 @@ from typing import Final, Protocol
 
 LONGEST_WINDOW: Final = 72.0  # hours
 HIGHEST_RATE: Final = 1_000_000.0  # events a second
+HIGHEST_REDRIVE_RATE: Final = 100_000.0  # letters a second
+FIGURES: Final = ("dedup_window_hours", "events_per_second", "redrive_rate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,7 @@ class Figures:
     project_id: str
     dedup_window_hours: float | None
     events_per_second: float | None
+    redrive_rate: float | None
     updated_at: datetime | None
 
 

@@ -30,7 +30,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a person wants: these letters, in this order. `rate` is letters a second, `cap` the project's."""
+    """What a person wants: these letters, in this order. `rate` is letters a second, `cap` what all redrives of a
+    project may take together that has no cap of its own.
+    """
 
     redrive_id: str
     project_id: str
@@ -104,6 +106,28 @@ class Step:
     refused: Sequence[NotRedriven]
 
 
+@dataclass(frozen=True, slots=True)
+class OrderedRedrive:
+    """An order as it stands. `waiting` letters will be redriven; who has stopped it has set them free."""
+
+    redrive_id: str
+    queue_id: str
+    state: str  # under_way, done, stopped
+    letters: int
+    redriven: int
+    refused: int
+    waiting: int
+    rate: float
+    operator: str
+    reason: str
+    filter: str
+    allow_stale: bool
+    created_at: datetime
+    ended_at: datetime | None
+    stopped_by: str | None
+    stop_reason: str | None
+
+
 class Redrives(Protocol):
     """All of it raises `Unavailable` when Postgres is away."""
 
@@ -115,6 +139,19 @@ class Redrives(Protocol):
     async def start(self, order: Order) -> Started:
         """Take the letters, with the audit row of the order. Raises Refused E_REDRIVE_RATE where the project's other
         redrives leave no rate.
+        """
+
+    async def own_cap(self, project_id: str) -> float | None:
+        """What the redrives of the project may take together; None: no more than others."""
+
+    async def orders(
+        self, project_id: str, *, under_way: bool, after: str | None, limit: int
+    ) -> Sequence[OrderedRedrive]:
+        """A page of the project's orders, the newest first; or of those that are under way."""
+
+    async def stop(self, project_id: str, redrive_id: str, actor: str, reason: str) -> OrderedRedrive | None:
+        """End an order: what it has redriven stays, its other letters are free. One that has ended stays as it is. None
+        where the project has no such order.
         """
 
     async def due(self) -> Sequence[DueRedrive]:

@@ -6,7 +6,7 @@ from psycopg.rows import class_row, tuple_row
 
 from processors.adapters.postgres.pooled import Pool, ask, borrowed
 from processors.adapters.postgres.statements import statements
-from processors.ports.projects import Figures
+from processors.ports.projects import FIGURES, Figures
 
 
 class PostgresProjects:
@@ -30,8 +30,8 @@ class PostgresProjects:
     ) -> Figures | None:
         """The row is made and locked first, so that the audit log tells one order of changes."""
         wanted = {"project_id": project_id, "actor": actor, "reason": reason, **figures}
-        wanted |= {f"sets_{name}": name in figures for name in ("dedup_window_hours", "events_per_second")}
-        wanted = {"dedup_window_hours": None, "events_per_second": None, **wanted}
+        wanted |= {f"sets_{name}": name in figures for name in FIGURES}
+        wanted = {**dict.fromkeys(FIGURES), **wanted}
         async with borrowed(self._pool) as conn, conn.transaction():
             await conn.execute(self._sql["make_row"], wanted)
             async with conn.cursor(row_factory=class_row(Figures)) as cursor:

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from psycopg.rows import class_row
+from psycopg.rows import class_row, tuple_row
 
 from processors.adapters.postgres.batches import ConnectionLostError, Statement, commit
 from processors.adapters.postgres.grants import create_runs, grant_ready, granted, lock_queues, note_bodies, queues_of
 from processors.adapters.postgres.pooled import Pool, ask, borrowed
 from processors.adapters.postgres.statements import statements
-from processors.ports.redrives import Candidate, DueRedrive, Order, Started, Step, WaitingLetter
+from processors.ports.redrives import Candidate, DueRedrive, Order, OrderedRedrive, Started, Step, WaitingLetter
 from processors.ports.runs import Grant
 from schemas.errors import Refused, Unavailable
 
@@ -34,16 +34,38 @@ class PostgresRedrives:
         async with borrowed(self._pool) as conn, conn.transaction():
             await conn.execute(self._sql["lock_rates"], values)
             row = await (await conn.execute(self._sql["find_rate_in_use"], values)).fetchone()
-            left = order.cap - (row[0] if row else 0.0)
+            in_use, own = row or (0.0, None)
+            cap = order.cap if own is None else own
+            left = cap - in_use
             if left < _LEAST_RATE:
                 raise Refused(
                     "E_REDRIVE_RATE",
-                    f"the redrives under way in {order.project_id} take its whole rate of {order.cap:g} letters "
-                    "a second; wait until one has ended",
+                    f"the redrives under way in {order.project_id} take its whole rate of {cap:g} letters "
+                    "a second; wait until one has ended, or stop one",
                 )
             values["rate"] = min(order.rate, left)
             started = await (await conn.execute(self._sql["start_redrive"], values)).fetchone()
         return Started(started[0] if started else 0, values["rate"])
+
+    async def own_cap(self, project_id: str) -> float | None:
+        rows = await ask(self._pool, self._sql["find_rate_in_use"], {"project_id": project_id}, tuple_row)
+        return None if rows[0][1] is None else float(rows[0][1])
+
+    async def orders(
+        self, project_id: str, *, under_way: bool, after: str | None, limit: int
+    ) -> Sequence[OrderedRedrive]:
+        wanted = {"project_id": project_id, "under_way": under_way, "after": after, "limit": limit}
+        return await ask(self._pool, self._sql["list_redrives"], wanted, class_row(OrderedRedrive))
+
+    async def stop(self, project_id: str, redrive_id: str, actor: str, reason: str) -> OrderedRedrive | None:
+        """Under the row's lock: a step that is being taken is counted, one that comes later finds that it ended."""
+        values = {"project_id": project_id, "redrive_id": redrive_id, "actor": actor, "reason": reason}
+        async with borrowed(self._pool) as conn, conn.transaction():
+            await conn.execute(self._sql["lock_redrive"], values)
+            await conn.execute(self._sql["stop_redrive"], values)
+            async with conn.cursor(row_factory=class_row(OrderedRedrive)) as cursor:
+                await cursor.execute(self._sql["find_redrive"], values)
+                return await cursor.fetchone()
 
     async def due(self) -> Sequence[DueRedrive]:
         return await ask(self._pool, self._sql["find_due"], {"most": MOST}, class_row(DueRedrive))

@@ -25,7 +25,8 @@ async def test_a_project_without_figures_goes_by_the_installation(gateway: Gatew
         "project_id": PROJECT,
         "dedup_window_hours": None,
         "events_per_second": None,
-        "in_force": {"dedup_window_hours": 24.0, "events_per_second": None},
+        "redrive_rate": None,
+        "in_force": {"dedup_window_hours": 24.0, "events_per_second": None, "redrive_rate": 50.0},
         "updated_at": None,
     }
 
@@ -47,7 +48,7 @@ async def test_what_is_set_is_in_force_at_the_doors_and_in_the_audit_log(gateway
     freed = await gateway.call(
         "POST", OWN, json={"events_per_second": None, "dedup_window_hours": None}, token=operator
     )
-    assert freed.body["in_force"] == {"dedup_window_hours": 24.0, "events_per_second": None}
+    assert freed.body["in_force"] == {"dedup_window_hours": 24.0, "events_per_second": None, "redrive_rate": 50.0}
     audit = await gateway.rows(
         "select project_id, actor, subject, details from automation.audit_log where action = 'project.set' "
         "order by audit_id"
@@ -57,11 +58,12 @@ async def test_what_is_set_is_in_force_at_the_doors_and_in_the_audit_log(gateway
         (PROJECT, token["token_id"], PROJECT)
     }
     assert json.loads(audit[0]["details"]) == {
-        "before": {"dedup_window_hours": None, "events_per_second": None},
-        "after": {"dedup_window_hours": 72, "events_per_second": None},
+        "before": {"dedup_window_hours": None, "events_per_second": None, "redrive_rate": None},
+        "after": {"dedup_window_hours": 72, "events_per_second": None, "redrive_rate": None},
         "reason": "slow partner",
     }
-    assert json.loads(audit[1]["details"])["before"] == {"dedup_window_hours": 72, "events_per_second": None}
+    before = json.loads(audit[1]["details"])["before"]
+    assert before == {"dedup_window_hours": 72, "events_per_second": None, "redrive_rate": None}
 
 
 @pytest.mark.parametrize(
@@ -71,6 +73,7 @@ async def test_what_is_set_is_in_force_at_the_doors_and_in_the_audit_log(gateway
         ({"dedup_window_hours": 0}, "dedup_window_hours is 0; expected"),
         ({"dedup_window_hours": 48, "events_per_second": -1}, "events_per_second is -1; expected"),
         ({"events_per_second": 1e300}, "at most 1e+06"),
+        ({"redrive_rate": 0}, "redrive_rate is 0; expected letters a second above 0, at most 100000"),
         ({"dedup_window_hours": "48"}, "dedup_window_hours"),
         ({"window": 48}, "window"),
         ({"reason": "nothing"}, "nothing is to be set"),

@@ -157,3 +157,57 @@ async def test_what_makes_no_sense_is_refused_by_name(gateway: Gateway, fields: 
 async def test_who_may_only_read_gives_no_orders(gateway: Gateway) -> None:
     reader = await gateway.tokens.create_token(PROJECT, "panel", [READ])
     assert (await redrive(gateway, token=reader)).code == "E_SCOPE"
+
+
+async def test_orders_are_listed_and_one_is_stopped_under_the_tokens_name(gateway: Gateway) -> None:
+    await some(gateway, 3)
+    made = await redrive(gateway, rate="1/m", reason="try one")
+    order = made.body["redrive_id"]
+    (listed,) = (await gateway.call("GET", f"{API}/redrives?under_way=true")).body["redrives"]
+    assert (listed["redrive_id"], listed["state"], listed["waiting"], listed["reason"]) == (
+        order,
+        "under_way",
+        3,
+        "try one",
+    )
+    stopped = await gateway.call("POST", f"{API}/redrives/{order}/stop", json={"reason": "the wrong ones"})
+    assert (stopped.status, stopped.body["state"], stopped.body["stop_reason"]) == (200, "stopped", "the wrong ones")
+    (token,) = await gateway.rows("select token_id from automation.tokens where name = 'tests'")
+    assert stopped.body["stopped_by"] == stopped.body["operator"] == token["token_id"]
+    again = await gateway.call("POST", f"{API}/redrives/{order}/stop")
+    assert (again.status, again.body) == (200, stopped.body)
+    assert (await gateway.call("GET", f"{API}/redrives?under_way=true")).body == {"redrives": [], "next": None}
+    assert (await redrive(gateway)).body["letters"] == 3  # they are free
+    page = (await gateway.call("GET", f"{API}/redrives?limit=1")).body
+    assert len(page["redrives"]) == 1
+    rest = (await gateway.call("GET", f"{API}/redrives?after={page['next']}")).body
+    assert [one["redrive_id"] for one in rest["redrives"]] == [order]
+
+
+async def test_b09_an_order_of_another_project_is_neither_seen_nor_stopped(gateway: Gateway) -> None:
+    await some(gateway, 1)
+    order = (await redrive(gateway)).body["redrive_id"]
+    other = await gateway.tokens.create_token("pj_other", "theirs", ["automation:read", "automation:write"])
+    assert (await gateway.call("GET", f"{API}/redrives", token=other)).body["redrives"] == []
+    for name in (order, "rdv_nobody", "%00", "x" * 300):
+        refused = await gateway.call("POST", f"{API}/redrives/{name}/stop", token=other)
+        assert (refused.status, refused.code) == (404, "E_REDRIVE_NOT_FOUND")
+    assert [row["ended_at"] for row in await orders(gateway)] == [None]
+
+
+async def test_stopping_needs_the_right_to_write_and_a_reason_that_can_be_kept(gateway: Gateway) -> None:
+    await some(gateway, 1)
+    path = f"{API}/redrives/{(await redrive(gateway)).body['redrive_id']}/stop"
+    reader = await gateway.tokens.create_token(PROJECT, "panel", [READ])
+    assert (await gateway.call("POST", path, token=reader)).code == "E_SCOPE"
+    for fields in ({"reason": "x" * 1001}, {"reason": "a\0b"}, {"reason": 7}, {"why": ""}):
+        assert (await gateway.call("POST", path, json=fields)).status in {400, 422}
+    assert [row["ended_at"] for row in await orders(gateway)] == [None]
+
+
+async def test_a_dry_run_knows_the_projects_own_cap(gateway: Gateway) -> None:
+    await some(gateway, 2)
+    await gateway.rows("insert into automation.projects (project_id, redrive_rate) values (%s, 2)", PROJECT)
+    planned = (await redrive(gateway, dry_run=True, rate="20/s")).body
+    assert (planned["rate"], planned["seconds"]) == (2.0, 1)
+    assert (await redrive(gateway, rate="20/s")).body["rate"] == 2.0

@@ -5,15 +5,19 @@ import base64
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pytest
 
 from processors.ports.streams import Record
+from processors.runtime.current_catalog import CurrentCatalog
+from processors.runtime.redriving import step_of
 from processors.scheduler.scheduler import Scheduler
 from schemas.envelope import decode_envelope, encode_envelope
 from schemas.errors import Refused
 from schemas.framing import decode_record
+from schemas.ids import redrive_id
 from schemas.kept_records import headers_of
 from tests.integration.log.lab import PROJECT
 from tests.integration.log.polls import Told
@@ -131,6 +135,90 @@ async def test_all_redrives_of_a_project_stay_under_its_cap(yard: Yard) -> None:
     await yard.redriver().look()
     assert await yard.lab.column("select redriven from automation.redrives order by rate") == [1, 2, 2]
     assert (await yard.redrives.start(yard.order(letters[4:], rate=50, cap=50))).letters == 0  # they are in one already
+
+
+async def test_a_cap_of_the_projects_own_stands_before_the_installations(yard: Yard) -> None:
+    await yard.take(3)
+    letters = await yard.die()
+    await yard.lab.rows("insert into automation.projects (project_id, redrive_rate) values (%s, 5)", PROJECT)
+    assert await yard.redrives.own_cap(PROJECT) == 5
+    assert (await yard.redrives.start(yard.order(letters[:1], rate=20, cap=50))).rate == 5
+    with pytest.raises(Refused, match="whole rate of 5 letters") as refused:
+        await yard.redrives.start(yard.order(letters[1:], rate=20, cap=50))
+    assert refused.value.code == "E_REDRIVE_RATE"
+    await yard.lab.rows("update automation.projects set redrive_rate = 70")
+    assert (await yard.redrives.start(yard.order(letters[1:], rate=100, cap=50))).rate == 65
+
+
+async def test_an_order_that_is_stopped_keeps_what_it_has_done_and_frees_the_rest(yard: Yard) -> None:
+    await yard.take(9)
+    letters = await yard.die()
+    order = yard.order(letters, rate=4)
+    await yard.redrives.start(order)
+    await yard.wind(1)
+    await yard.look()
+    done = await yard.redriven()
+    assert 4 <= done < 9
+    stopped = await yard.redrives.stop(PROJECT, order.redrive_id, "tok_jo", "the partner is away again")
+    assert stopped is not None
+    assert (stopped.state, stopped.redriven, stopped.waiting) == ("stopped", done, 0)
+    assert (stopped.stopped_by, stopped.stop_reason, stopped.operator) == (
+        "tok_jo", "the partner is away again", "tok_maria",
+    )  # fmt: skip
+    await yard.wind(3600)
+    assert await yard.redrives.due() == []
+    (said,) = await yard.lab.rows(
+        "select actor, subject, details from automation.audit_log where action = 'redrive.stop'"
+    )
+    assert (said["actor"], said["subject"]) == ("tok_jo", order.redrive_id)
+    assert json.loads(said["details"]) == {
+        "reason": "the partner is away again", "redriven": done, "refused": 0, "freed": 9 - done,
+    }  # fmt: skip
+    assert await yard.redrives.stop(PROJECT, order.redrive_id, "tok_li", "again") == stopped
+    assert await yard.lab.value("select count(*)::int from automation.audit_log where action = 'redrive.stop'") == 1
+    assert (await yard.redrives.start(yard.order(letters))).letters == 9 - done  # another order may have them
+    assert await yard.redrives.stop("other", order.redrive_id, "tok_jo", "") is None
+
+
+async def test_a_step_that_was_on_its_way_when_the_order_was_stopped_changes_nothing(yard: Yard) -> None:
+    await yard.take(3)
+    order = yard.order(await yard.die(), rate=100)
+    await yard.redrives.start(order)
+    await yard.wind(1)
+    (due,) = await yard.redrives.due()
+    waiting = await yard.redrives.waiting(due)
+    step = await step_of(await CurrentCatalog(yard.stage.catalog).get(), due, waiting, yard.redriver()._stored)
+    assert len(step.redriven) == 3
+    await yard.redrives.stop(PROJECT, order.redrive_id, "tok_jo", "")
+    assert await yard.redrives.commit(step) == []
+    assert await yard.lab.rows("select from automation.live_runs") == []
+    assert await yard.redriven() == 0
+
+
+async def test_orders_are_listed_newest_first_with_their_progress(yard: Yard) -> None:
+    await yard.take(4)
+    letters = await yard.die()
+    made = []
+    for number, some in enumerate((letters[:2], letters[2:3], letters[3:])):
+        made.append(replace(yard.order(some, rate=1), redrive_id=redrive_id(yard.topic.millis + number)))
+        await yard.redrives.start(made[-1])
+    await yard.redrives.stop(PROJECT, made[2].redrive_id, "tok_jo", "")
+    await yard.lab.rows("update automation.redrives set redriven = 1, ended_at = now() where redrive_id = %s",
+                        made[1].redrive_id)  # fmt: skip
+
+    async def listed(**wanted: Any) -> list[tuple[str, str, int]]:
+        found = await yard.redrives.orders(PROJECT, **{"under_way": False, "after": None, "limit": 9, **wanted})
+        return [(one.redrive_id, one.state, one.waiting) for one in found]
+
+    third, second, first = (
+        (made[2].redrive_id, "stopped", 0),
+        (made[1].redrive_id, "done", 0),
+        (made[0].redrive_id, "under_way", 2),
+    )
+    assert await listed() == [third, second, first]
+    assert await listed(limit=1, after=third[0]) == [second]
+    assert await listed(under_way=True) == [first]
+    assert await yard.redrives.orders("other", under_way=False, after=None, limit=9) == []
 
 
 async def test_a_redrive_goes_to_the_tail_of_its_lane_in_its_own_order(yard: Yard) -> None:

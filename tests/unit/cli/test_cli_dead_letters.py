@@ -177,3 +177,33 @@ def test_a_refusal_tells_the_place_in_the_filter(a44: Command, logged_in: RestSe
     outcome = a44("automation", "dlq", "redrive", "q_x", "--filter", "error_code == 503", "--max", "5")
     assert outcome.code == 3
     assert "filter:1:12: found no matching overload" in outcome.err
+
+
+ORDER = {
+    "redrive_id": "rdv_1", "queue_id": "q_invoice_settle", "state": "stopped", "letters": 37, "redriven": 12,
+    "refused": 1, "waiting": 0, "rate": 20.0, "operator": "tok_maria", "reason": "INC-2214",
+    "created_at": "2026-07-19T14:02:11Z",
+}  # fmt: skip
+
+
+def test_orders_are_listed_with_their_progress(a44: Command, logged_in: RestService) -> None:
+    answer(logged_in, f"{API}/redrives", {"redrives": [{**ORDER, "state": "under_way", "waiting": 24}], "next": None})
+    outcome = a44("automation", "dlq", "redrives", "--under-way")
+    titles, row = outcome.out.splitlines()
+    assert titles.split() == ["REDRIVE", "QUEUE", "STATE", "DONE", "RATE", "OPERATOR", "REASON", "CREATED"]
+    assert row.split()[:9] == ["rdv_1", "q_invoice_settle", "under_way", "12", "of", "37,", "1", "could", "not"]
+    assert logged_in.state.seen[-1].query == {"under_way": "true", "limit": "50"}
+    assert a44("automation", "dlq", "redrives", "--json").document["redrives"][0]["waiting"] == 24
+    answer(logged_in, f"{API}/redrives", {"redrives": [], "next": None})
+    assert a44("automation", "dlq", "redrives").err == "no redrives\n"
+
+
+def test_one_is_stopped_and_what_is_left_is_told(a44: Command, logged_in: RestService) -> None:
+    answer(logged_in, f"{API}/redrives/rdv_1/stop", ORDER)
+    outcome = a44("automation", "dlq", "stop", "rdv_1", "--reason", "the wrong ones")
+    assert (outcome.code, outcome.out) == (0, "rdv_1  stopped: 12 of 37, 1 could not\n")
+    assert outcome.err == "24 letters wait in the dead letters as before\n"
+    assert json.loads(logged_in.state.seen[-1].body) == {"reason": "the wrong ones"}
+    assert a44("automation", "dlq", "stop", "rdv_1", "--json").document == ORDER
+    answer(logged_in, f"{API}/redrives/rdv_1/stop", {**ORDER, "state": "done", "redriven": 36})
+    assert "nothing was left to stop" in a44("automation", "dlq", "stop", "rdv_1").err

@@ -4,7 +4,7 @@ select project_id, events_per_second from automation.projects where events_per_s
 
 -- name: list_projects
 -- A page of the known projects by name, with what is their own. An operator's question, not a door's.
-select k.project_id, p.dedup_window_hours, p.events_per_second, p.updated_at
+select k.project_id, p.dedup_window_hours, p.events_per_second, p.redrive_rate, p.updated_at
   from (select project_id collate "C" as project_id from automation.tokens
         union
         select project_id collate "C" from automation.workflows
@@ -17,7 +17,7 @@ select k.project_id, p.dedup_window_hours, p.events_per_second, p.updated_at
 
 -- name: find_project
 -- One known project.
-select k.project_id, p.dedup_window_hours, p.events_per_second, p.updated_at
+select k.project_id, p.dedup_window_hours, p.events_per_second, p.redrive_rate, p.updated_at
   from (select %(project_id)s::text collate "C" as project_id) k
   left join automation.projects p using (project_id)
  where p.project_id is not null
@@ -35,7 +35,7 @@ on conflict do nothing;
 -- name: change_figures
 -- Sets those figures that were told, and writes down what they were and are.
 with before as (
-    select project_id, dedup_window_hours, events_per_second
+    select project_id, dedup_window_hours, events_per_second, redrive_rate
       from automation.projects
      where project_id = %(project_id)s
        for update
@@ -45,17 +45,21 @@ with before as (
                                      else p.dedup_window_hours end,
            events_per_second = case when %(sets_events_per_second)s then %(events_per_second)s::double precision
                                     else p.events_per_second end,
+           redrive_rate = case when %(sets_redrive_rate)s then %(redrive_rate)s::double precision
+                               else p.redrive_rate end,
            updated_at = clock_timestamp()
       from before b
      where p.project_id = b.project_id
-    returning p.project_id, p.dedup_window_hours, p.events_per_second, p.updated_at,
+    returning p.project_id, p.dedup_window_hours, p.events_per_second, p.redrive_rate, p.updated_at,
               json_build_object('dedup_window_hours', b.dedup_window_hours,
-                                'events_per_second', b.events_per_second) as was
+                                'events_per_second', b.events_per_second,
+                                'redrive_rate', b.redrive_rate) as was
 ), written as (
     insert into automation.audit_log (project_id, actor, action, subject, details)
     select project_id, %(actor)s, 'project.set', project_id,
            json_build_object('before', was, 'after', json_build_object('dedup_window_hours', dedup_window_hours,
-                             'events_per_second', events_per_second), 'reason', %(reason)s::text)::text
+                             'events_per_second', events_per_second,
+                             'redrive_rate', redrive_rate), 'reason', %(reason)s::text)::text
       from changed
 )
-select project_id, dedup_window_hours, events_per_second, updated_at from changed;
+select project_id, dedup_window_hours, events_per_second, redrive_rate, updated_at from changed;

@@ -20,8 +20,9 @@ select d.dead_letter_id, d.run_id, d.workflow_id, d.trigger_id, d.reason, d.erro
 select pg_advisory_xact_lock(hashtextextended('automation.redrives ' || %(project_id)s::text, 0));
 
 -- name: find_rate_in_use
--- What the redrives of a project that are under way take, in letters a second.
-select coalesce(sum(rate), 0)::double precision
+-- What the redrives of a project that are under way take, in letters a second, and its own cap.
+select coalesce(sum(rate), 0)::double precision,
+       (select p.redrive_rate from automation.projects p where p.project_id = %(project_id)s::text)
   from automation.redrives
  where project_id = %(project_id)s and ended_at is null;
 
@@ -49,6 +50,51 @@ with taken as (
       from made
 )
 select letters from made;
+
+-- name: list_redrives
+-- A page of a project's orders, the newest first.
+select redrive_id, queue_id,
+       case when ended_at is null then 'under_way' when stopped_by is null then 'done' else 'stopped' end as state,
+       letters, redriven, refused, case when ended_at is null then letters - redriven - refused else 0 end as waiting,
+       rate, operator, reason, filter, allow_stale, created_at, ended_at, stopped_by, stop_reason
+  from automation.redrives
+ where project_id = %(project_id)s and (ended_at is null or not %(under_way)s)
+   and (%(after)s::text is null or redrive_id < %(after)s::text collate "C")
+ order by redrive_id desc
+ limit %(limit)s;
+
+-- name: find_redrive
+-- One of them.
+select redrive_id, queue_id,
+       case when ended_at is null then 'under_way' when stopped_by is null then 'done' else 'stopped' end as state,
+       letters, redriven, refused, case when ended_at is null then letters - redriven - refused else 0 end as waiting,
+       rate, operator, reason, filter, allow_stale, created_at, ended_at, stopped_by, stop_reason
+  from automation.redrives
+ where project_id = %(project_id)s and redrive_id = %(redrive_id)s;
+
+-- name: lock_redrive
+-- Whoever takes a step of it now has committed when this returns.
+select redrive_id from automation.redrives
+ where project_id = %(project_id)s and redrive_id = %(redrive_id)s
+   for update;
+
+-- name: stop_redrive
+-- The order ends, its letters that were not redriven are free, and the audit log says who wanted that.
+with stopped as (
+    update automation.redrives
+       set ended_at = clock_timestamp(), stopped_by = %(actor)s, stop_reason = %(reason)s
+     where project_id = %(project_id)s and redrive_id = %(redrive_id)s and ended_at is null
+    returning redrive_id, project_id, redriven, refused
+), freed as (
+    delete from automation.redrive_letters
+     where redrive_id in (select redrive_id from stopped) and done_at is null
+    returning dead_letter_id
+)
+insert into automation.audit_log (project_id, actor, action, subject, details)
+select project_id, %(actor)s, 'redrive.stop', redrive_id,
+       json_build_object('reason', %(reason)s::text, 'redriven', redriven, 'refused', refused,
+                         'freed', (select count(*) from freed))::text
+  from stopped;
 
 -- name: find_due
 -- Orders under way, and how many letters of each are due: what its rate gave since its pace, of a second at most (or of
