@@ -10,40 +10,76 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from anthares44.automation.client.blocking import HOOK, SERVICE, reason_of
-from anthares44.automation.client.exchange import Address, Call, Pause, Reply, Request, Unreached, read_address
-from anthares44.automation.client.operations import (
-    CancelStatus,
-    Hook,
-    Operations,
-    SentEvent,
-    SentWebhook,
-    StartedRun,
-)
-from anthares44.automation.client.retries import Retries
+from anthares44.automation.client.exchange import Address, Call, Pause, Reply, Request, Unreached
+from anthares44.automation.client.operations import CancelStatus, SentEvent, SentWebhook, StartedRun
+from anthares44.automation.client.shell import OfHook, OfService, Running, reason_of
 from anthares44.automation.client.streams import BrokenReplyError, Stream
-from anthares44.automation.client.texts import Dumps, Loads, plain_json, read_json
 
 T = TypeVar("T")
 
 
-class AsyncClient:
+class StreamConnections:
+    """Carries calls out over streams that are kept while they are of use, each by one call at a time."""
+
+    def __init__(self, address: Address, timeout: float, context: ssl.SSLContext | None) -> None:
+        self._address = address
+        self._timeout = timeout
+        self._context = context
+        self._idle: list[Stream] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def carry_out(self, call: Call[T]) -> T:
+        running = Running(call)
+        while (step := running.step) is not None:
+            if isinstance(step, Pause):
+                await asyncio.sleep(step.seconds)
+            running.go_on(None if isinstance(step, Pause) else await self._send(step))
+        return running.result
+
+    async def aclose(self) -> None:
+        idle, self._idle = self._idle, []
+        for stream in idle:
+            await stream.aclose()
+
+    async def _send(self, request: Request) -> Reply | Unreached:
+        """A kept stream that turns out to be closed says nothing of the service: another one is taken."""
+        while True:
+            kept = self._take()
+            try:
+                async with asyncio.timeout(self._timeout + request.wait):
+                    return await self._exchange(kept, request)
+            except (ConnectionError, EOFError) as exc:
+                if kept is None:
+                    return Unreached(reason_of(exc), exc)
+            except (OSError, BrokenReplyError) as exc:  # TimeoutError is one
+                return Unreached(reason_of(exc), exc)
+
+    async def _exchange(self, kept: Stream | None, request: Request) -> Reply:
+        stream = kept or await Stream.open(self._address, self._context)
+        try:
+            reply = await stream.exchange(request)
+        except BaseException:
+            stream.abort()  # in the middle of a reply: of no use to anybody
+            raise
+        if stream.is_reusable:
+            self._idle.append(stream)
+        else:
+            stream.abort()
+        return reply
+
+    def _take(self) -> Stream | None:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop and self._idle:
+            raise RuntimeError("the client has connections on another event loop; close it there with aclose() first")
+        self._loop = loop
+        return self._idle.pop() if self._idle else None
+
+
+class AsyncClient(OfService[StreamConnections]):
     """As `Client`, on an event loop: any number of calls at once, and a cancelled one leaves nothing behind here."""
 
-    def __init__(
-        self,
-        url: str,
-        token: str,
-        *,
-        timeout: float = 10.0,
-        retries: Retries | None = None,
-        dumps: Dumps = plain_json,
-        loads: Loads = read_json,
-        ssl_context: ssl.SSLContext | None = None,
-    ) -> None:
-        address = read_address(url, SERVICE)
-        self._connections = StreamConnections(address, timeout, ssl_context)
-        self._operations = Operations(address, token, dumps, loads, retries or Retries())
+    def _connect(self, address: Address, timeout: float, context: ssl.SSLContext | None) -> StreamConnections:
+        return StreamConnections(address, timeout, context)
 
     async def send_event(
         self,
@@ -93,23 +129,11 @@ class AsyncClient:
         await self.aclose()
 
 
-class AsyncWebhookSender:
+class AsyncWebhookSender(OfHook[StreamConnections]):
     """As `WebhookSender`, on an event loop."""
 
-    def __init__(
-        self,
-        url: str,
-        secret: str,
-        *,
-        timeout: float = 10.0,
-        retries: Retries | None = None,
-        dumps: Dumps = plain_json,
-        loads: Loads = read_json,
-        ssl_context: ssl.SSLContext | None = None,
-    ) -> None:
-        address = read_address(url, HOOK)
-        self._connections = StreamConnections(address, timeout, ssl_context)
-        self._hook = Hook(address, secret, dumps, loads, retries or Retries())
+    def _connect(self, address: Address, timeout: float, context: ssl.SSLContext | None) -> StreamConnections:
+        return StreamConnections(address, timeout, context)
 
     async def send(self, payload: Any, *, key: str) -> SentWebhook:
         """As `WebhookSender.send`."""
@@ -125,66 +149,3 @@ class AsyncWebhookSender:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-class StreamConnections:
-    """Carries calls out over streams that are kept while they are of use, each by one call at a time."""
-
-    def __init__(self, address: Address, timeout: float, context: ssl.SSLContext | None) -> None:
-        self._address = address
-        self._timeout = timeout
-        self._context = (context or ssl.create_default_context()) if address.is_secure else None
-        self._idle: list[Stream] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    async def carry_out(self, call: Call[T]) -> T:
-        answer: Reply | Unreached | None = None
-        while True:
-            try:
-                step = call.send(answer)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            if isinstance(step, Pause):
-                await asyncio.sleep(step.seconds)
-                answer = None
-            else:
-                answer = await self._send(step)
-
-    async def aclose(self) -> None:
-        idle, self._idle = self._idle, []
-        for stream in idle:
-            await stream.aclose()
-
-    async def _send(self, request: Request) -> Reply | Unreached:
-        """A kept stream that turns out to be closed says nothing of the service: another one is taken."""
-        while True:
-            kept = self._take()
-            try:
-                async with asyncio.timeout(self._timeout + request.wait):
-                    return await self._exchange(kept, request)
-            except (ConnectionError, EOFError) as exc:
-                if kept is None:
-                    return Unreached(reason_of(exc), exc)
-            except (OSError, BrokenReplyError) as exc:  # TimeoutError is one
-                return Unreached(reason_of(exc), exc)
-
-    async def _exchange(self, kept: Stream | None, request: Request) -> Reply:
-        stream = kept or await Stream.open(self._address, self._context)
-        try:
-            reply = await stream.exchange(request)
-        except BaseException:
-            stream.abort()  # in the middle of a reply: of no use to anybody
-            raise
-        if stream.is_reusable:
-            self._idle.append(stream)
-        else:
-            stream.abort()
-        return reply
-
-    def _take(self) -> Stream | None:
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop and self._idle:
-            raise RuntimeError("the client has connections on another event loop; close it there with aclose() first")
-        self._loop = loop
-        return self._idle.pop() if self._idle else None

@@ -11,45 +11,81 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from anthares44.automation.client.exchange import Address, Call, Pause, Reply, Request, Unreached, read_address
-from anthares44.automation.client.operations import (
-    CancelStatus,
-    Hook,
-    Operations,
-    SentEvent,
-    SentWebhook,
-    StartedRun,
-)
-from anthares44.automation.client.retries import Retries
-from anthares44.automation.client.texts import Dumps, Loads, plain_json, read_json
+from anthares44.automation.client.exchange import Address, Call, Pause, Reply, Request, Unreached
+from anthares44.automation.client.operations import CancelStatus, SentEvent, SentWebhook, StartedRun
+from anthares44.automation.client.shell import OfHook, OfService, Running, reason_of
 
 T = TypeVar("T")
-
-SERVICE = "one such as https://automation.example"
-HOOK = "the webhook's whole address, such as https://automation.example/v1/pj_shop/trg_order_paid"
 
 _GONE = (http.client.RemoteDisconnected, ConnectionError, http.client.CannotSendRequest)
 
 
-class Client:
+class Connections:
+    """Carries calls out over connections that are kept while they are of use."""
+
+    def __init__(self, address: Address, timeout: float, context: ssl.SSLContext | None) -> None:
+        self._address = address
+        self._timeout = timeout
+        self._context = context
+        self._idle: list[http.client.HTTPConnection] = []
+
+    def carry_out(self, call: Call[T]) -> T:
+        running = Running(call)
+        while (step := running.step) is not None:
+            if isinstance(step, Pause):
+                time.sleep(step.seconds)
+            running.go_on(None if isinstance(step, Pause) else self._send(step))
+        return running.result
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def _send(self, request: Request) -> Reply | Unreached:
+        """A kept connection that turns out to be closed says nothing of the service: another one is taken."""
+        while True:
+            connection, is_kept = self._take()
+            try:
+                reply = self._exchange(connection, request)
+            except (OSError, http.client.HTTPException) as exc:
+                connection.close()
+                if is_kept and isinstance(exc, _GONE):
+                    continue
+                return Unreached(reason_of(exc), exc)
+            except BaseException:
+                connection.close()  # in the middle of a reply: of no use to anybody
+                raise
+            if connection.sock is not None:  # http.client drops it where the service said that it closes
+                self._idle.append(connection)
+            return reply
+
+    def _take(self) -> tuple[http.client.HTTPConnection, bool]:
+        try:
+            return self._idle.pop(), True
+        except IndexError:
+            address = self._address
+        if self._context is not None:
+            return http.client.HTTPSConnection(address.host, address.port, context=self._context), False
+        return http.client.HTTPConnection(address.host, address.port), False
+
+    def _exchange(self, connection: http.client.HTTPConnection, request: Request) -> Reply:
+        connection.timeout = self._timeout + request.wait
+        if connection.sock is not None:
+            connection.sock.settimeout(connection.timeout)
+        headers = {name: value.encode() for name, value in request.headers.items()}
+        connection.request(request.method, request.target, body=request.body, headers=headers)
+        response = connection.getresponse()
+        told = {name.lower(): value for name, value in response.getheaders()}
+        return Reply(response.status, told, response.read())
+
+
+class Client(OfService[Connections]):
     """One project of one service. `timeout` (seconds) bounds each wait for the other side; `dumps` writes data and
     inputs, once a call; `loads` reads answers.
     """
 
-    def __init__(
-        self,
-        url: str,
-        token: str,
-        *,
-        timeout: float = 10.0,
-        retries: Retries | None = None,
-        dumps: Dumps = plain_json,
-        loads: Loads = read_json,
-        ssl_context: ssl.SSLContext | None = None,
-    ) -> None:
-        address = read_address(url, SERVICE)
-        self._connections = Connections(address, timeout, ssl_context)
-        self._operations = Operations(address, token, dumps, loads, retries or Retries())
+    def _connect(self, address: Address, timeout: float, context: ssl.SSLContext | None) -> Connections:
+        return Connections(address, timeout, context)
 
     def send_event(
         self,
@@ -104,23 +140,11 @@ class Client:
         self.close()
 
 
-class WebhookSender:
+class WebhookSender(OfHook[Connections]):
     """Sends to one webhook trigger. `url` is its whole address and `secret` what was shown when it was published."""
 
-    def __init__(
-        self,
-        url: str,
-        secret: str,
-        *,
-        timeout: float = 10.0,
-        retries: Retries | None = None,
-        dumps: Dumps = plain_json,
-        loads: Loads = read_json,
-        ssl_context: ssl.SSLContext | None = None,
-    ) -> None:
-        address = read_address(url, HOOK)
-        self._connections = Connections(address, timeout, ssl_context)
-        self._hook = Hook(address, secret, dumps, loads, retries or Retries())
+    def _connect(self, address: Address, timeout: float, context: ssl.SSLContext | None) -> Connections:
+        return Connections(address, timeout, context)
 
     def send(self, payload: Any, *, key: str) -> SentWebhook:
         """Written once; each try carries a fresh signature of the same bytes and the same key. Raises ServiceError."""
@@ -136,81 +160,3 @@ class WebhookSender:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class Connections:
-    """Carries calls out over connections that are kept while they are of use."""
-
-    def __init__(self, address: Address, timeout: float, context: ssl.SSLContext | None) -> None:
-        self._address = address
-        self._timeout = timeout
-        self._context = (context or ssl.create_default_context()) if address.is_secure else None
-        self._idle: list[http.client.HTTPConnection] = []
-
-    def carry_out(self, call: Call[T]) -> T:
-        answer: Reply | Unreached | None = None
-        while True:
-            try:
-                step = call.send(answer)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            if isinstance(step, Pause):
-                time.sleep(step.seconds)
-                answer = None
-            else:
-                answer = self._send(step)
-
-    def close(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
-
-    def _send(self, request: Request) -> Reply | Unreached:
-        """A kept connection that turns out to be closed says nothing of the service: another one is taken."""
-        while True:
-            connection, is_kept = self._take()
-            try:
-                reply = self._exchange(connection, request)
-            except (OSError, http.client.HTTPException) as exc:
-                connection.close()
-                if is_kept and isinstance(exc, _GONE):
-                    continue
-                return Unreached(reason_of(exc), exc)
-            except BaseException:
-                connection.close()  # in the middle of a reply: of no use to anybody
-                raise
-            if connection.sock is not None:  # http.client drops it where the service said that it closes
-                self._idle.append(connection)
-            return reply
-
-    def _take(self) -> tuple[http.client.HTTPConnection, bool]:
-        try:
-            return self._idle.pop(), True
-        except IndexError:
-            address = self._address
-        if self._context is not None:
-            return http.client.HTTPSConnection(address.host, address.port, context=self._context), False
-        return http.client.HTTPConnection(address.host, address.port), False
-
-    def _exchange(self, connection: http.client.HTTPConnection, request: Request) -> Reply:
-        connection.timeout = self._timeout + request.wait
-        if connection.sock is not None:
-            connection.sock.settimeout(connection.timeout)
-        headers = {name: value.encode() for name, value in request.headers.items()}
-        connection.request(request.method, request.target, body=request.body, headers=headers)
-        response = connection.getresponse()
-        told = {name.lower(): value for name, value in response.getheaders()}
-        return Reply(response.status, told, response.read())
-
-
-def reason_of(exc: Exception) -> str:
-    """Why no reply came, to be read after an address."""
-    if isinstance(exc, TimeoutError):
-        return "did not answer in time"
-    if isinstance(exc, ConnectionRefusedError):
-        return "refuses connections"
-    if isinstance(exc, ssl.SSLError):
-        return f"did not agree on TLS ({exc.reason or exc})"
-    if isinstance(exc, (*_GONE, EOFError, http.client.IncompleteRead)):
-        return "closed the connection before its answer was whole"
-    return f"cannot be talked to ({exc or type(exc).__name__})"
