@@ -59,6 +59,14 @@ MEASURES: Mapping[str, Measure] = {
     "letters_redriven_total": Measure(
         Kind.COUNTER, "dead letters that the scheduler gave a new run, by order of a person"
     ),
+    "dlq_depth": Measure(
+        Kind.GAUGE,
+        "dead letters of a queue that have not run again, 10,000 standing for more; those of no project have none",
+        ("project", "queue"),
+    ),
+    "dlq_oldest_seconds": Measure(
+        Kind.GAUGE, "how long ago the oldest of them was written; 0 where there is none", ("project", "queue")
+    ),
     "run_crash_loops_total": Measure(Kind.COUNTER, "runs that were ended because they kept ending their worker"),
     "runs_claimed_total": Measure(Kind.COUNTER, "runs that this executor took"),
     "runs_ended_total": Measure(Kind.COUNTER, "runs that this executor ended, by the state at their end", ("state",)),

@@ -12,6 +12,7 @@ from psycopg.rows import TupleRow
 from processors.adapters.postgres.batches import ConnectionLostError, Statement, commit
 from processors.adapters.postgres.connections import connect
 from processors.adapters.postgres.grants import grant_overdue, grant_ready, granted, lock_queues
+from processors.adapters.postgres.letters_waiting import LettersWaiting
 from processors.adapters.postgres.partitions import keep_partitions
 from processors.adapters.postgres.statements import statements
 from processors.ports.measures import Measures
@@ -37,6 +38,7 @@ class PostgresSchedule:
         self._measures = measures or Measures()
         self._conn: AsyncConnection[TupleRow] | None = None
         self._connected_at = 0.0
+        self._letters = LettersWaiting(self._measures)
 
     async def aclose(self) -> None:
         if self._conn is not None:
@@ -101,6 +103,7 @@ class PostgresSchedule:
                 except psycopg.Error as exc:
                     _log.warning("sweep_failed", part=name, reason=str(exc).strip())
             await self._tell_of_snapshots(conn)
+            await self._letters.tell(conn)
         finally:
             await conn.close()
         await keep_partitions(self._dsn, self._outbox_days, self._measures)

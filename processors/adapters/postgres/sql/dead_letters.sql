@@ -54,3 +54,40 @@ with found as (
     select %(project_id)s, %(actor)s, 'dead_letter.read', dead_letter_id, '{}' from found
 )
 select envelope, raw from found;
+
+-- name: count_waiting
+-- Letters by queue that have not run again, and the age of the oldest in seconds; a project that is empty text: nobody's.
+-- Steps from queue to queue through the index, and reads no more of one than is told.
+with recursive queues as (
+    (select project_id, queue_id from automation.dead_letters where project_id is not null
+      order by project_id, queue_id limit 1)
+    union all
+    select n.project_id, n.queue_id
+      from queues q
+     cross join lateral (
+           select d.project_id, d.queue_id from automation.dead_letters d
+            where (d.project_id, d.queue_id) > (q.project_id, q.queue_id)
+            order by d.project_id, d.queue_id limit 1
+           ) n
+), waiting as (
+    select q.project_id, q.queue_id, l.created_at
+      from queues q
+     cross join lateral (
+           select d.created_at from automation.dead_letters d
+            where d.project_id = q.project_id and d.queue_id = q.queue_id
+              and not exists (select from automation.redrive_letters r
+                               where r.dead_letter_id = d.dead_letter_id and r.done_at is not null)
+            order by d.created_at limit %(most)s
+           ) l
+    union all
+    select '', q.queue_id, l.created_at
+      from (values ('ingest'), ('relay')) as q (queue_id)
+     cross join lateral (
+           select d.created_at from automation.dead_letters d
+            where d.project_id is null and d.queue_id = q.queue_id
+            order by d.created_at limit %(most)s
+           ) l
+)
+select project_id, queue_id, count(*), extract(epoch from clock_timestamp() - min(created_at))::double precision
+  from waiting
+ group by project_id, queue_id;
