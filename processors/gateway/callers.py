@@ -38,9 +38,6 @@ class Callers:
                 break
         return caller
 
-    def of(self, request: web.BaseRequest) -> str:
-        return self.caller(peer_of(request.transport), request.headers.getall(FORWARDED, ()))
-
 
 def peer_of(transport: object) -> str:
     """The address at the other end; the same word for all that have none."""

@@ -6,14 +6,13 @@ comes. Connections of a trusted proxy have no address of their own: there the re
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv6Address
 
-from aiohttp import web
-
-from processors.gateway.callers import CALLER, Callers, peer_of
+from processors.gateway.callers import Callers, peer_of
 from processors.ports.addresses import address_of
 from processors.ports.measures import Measures
 from schemas.errors import Unavailable
@@ -22,8 +21,6 @@ HEALTH = frozenset({"/healthz", "/readyz"})
 SPARE = 64
 SPARE_EACH = 8
 _NEIGHBOURHOOD = 64  # bits of an IPv6 address that one customer of a network has to himself
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Bound(StrEnum):
@@ -93,18 +90,16 @@ class Connections:
         )
         return Unavailable("E_OVERLOADED", f"{seen}; send it again in a moment, with the same key")
 
-    async def through(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """A request that a trusted proxy brings counts for its caller, as a connection would."""
-        caller = request[CALLER]
-        if caller == peer_of(request.transport):
-            return await handler(request)
+    @contextmanager
+    def request_of(self, caller: str) -> Iterator[None]:
+        """A request that a trusted proxy brings counts for its caller, as a connection would. Raises `Unavailable`."""
         who = _who(caller)
-        if self._of[who] >= self.each and request.path not in HEALTH:
+        if self._of[who] >= self.each:
             self._measures.count("connections_refused_total", 1, Bound.ADDRESS.value)
             raise self.refusal(Bound.ADDRESS)
         self._of[who] += 1
         try:
-            return await handler(request)
+            yield
         finally:
             _less(self._of, who)
 

@@ -179,7 +179,7 @@ async def gateway(
             storage,
             kept,
         )
-        site = await serve(app, "127.0.0.1", 0)
+        site = await serve(app, "127.0.0.1", 0, limits)
         stack.push_async_callback(site.stop)
         session = await stack.enter_async_context(aiohttp.ClientSession())
         token = await tokens.create_token(PROJECT, "tests", ["automation:write"])

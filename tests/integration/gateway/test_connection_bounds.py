@@ -4,9 +4,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from urllib.request import urlopen
 
 import pytest
 
+from ops.telemetry import exported
 from processors.gateway.admission import CONNECTIONS
 from processors.gateway.connections import SPARE_EACH
 from processors.gateway.limits import Limits
@@ -46,6 +48,12 @@ async def asked(gateway: Gateway, path: str) -> tuple[int, str]:
     return int(told.split()[1]), json.loads(body).get("code", "")
 
 
+def read(url: str) -> str:
+    with urlopen(url, timeout=PATIENCE) as answer:  # noqa: S310  an address of this test's
+        text: str = answer.read().decode()
+        return text
+
+
 async def is_closed(reader: asyncio.StreamReader) -> bool:
     async with asyncio.timeout(PATIENCE):
         with suppress(ConnectionError):
@@ -67,6 +75,10 @@ class TestOfTheProcess:
             assert await asked(gateway, "/healthz") == (200, "")
             assert await asked(gateway, "/readyz") == (200, "")
             assert await asked(gateway, WHOAMI) == (429, "E_OVERLOADED")
+            async with exported(gateway.measures, 0) as where:  # measures have a port of their own
+                told = await asyncio.to_thread(read, str(where["metrics"]))
+            assert 'connections_refused_total{bound="process"} 3.0' in told
+            assert "connections_open 5.0" in told
             assert await asked(gateway, "/nowhere") == (429, "E_OVERLOADED")
             async with connected(gateway) as (reader, _):
                 assert await is_closed(reader)  # it asked nothing in its second
@@ -88,7 +100,7 @@ class TestOfTheProcess:
 class TestOfAnAddress:
     @pytest.fixture
     def limits(self) -> Limits:
-        return Limits(connections=1000, connections_per_address=20, header_seconds=2.0)
+        return Limits(connections=1000, connections_per_address=20, header_seconds=1.0)
 
     async def test_two_hundred_that_send_a_byte_at_a_time_hold_no_more_than_their_share(self, gateway: Gateway) -> None:
         bounds = gateway.app[CONNECTIONS]
