@@ -1,18 +1,21 @@
 """Ingest: polls of the events topic become runs, counters and dead letters, a part of a poll in one commit.
 
 Every record has exactly one of three fates: it is accepted (its triggers make runs, or none matches), it is a
-repetition, or it becomes a dead letter with its raw bytes. Offsets move in the transaction that decides it.
+repetition, or it becomes a dead letter with its raw bytes. Offsets move in the transaction that decides it, or that
+puts it off to a retry topic, from where it comes back as what it was.
 """
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 import structlog
 
 from processors.ingest.direct_records import tell_direct
-from processors.ingest.reading import Read, Reader, Source
+from processors.ingest.postponing import MOST_TRIES, Ladder, Source, may_wait_elsewhere, source_of
+from processors.ingest.reading import Read, Reader
 from processors.ports import crash_points
 from processors.ports.catalog import CatalogSnapshot
 from processors.ports.hints import Hints
@@ -25,6 +28,7 @@ from processors.ports.storage import Storage
 from processors.ports.streams import Later, Record
 from processors.runtime.current_catalog import CurrentCatalog
 from processors.runtime.matching import Miss, kept_miss
+from processors.runtime.unread import refused_unread
 from schemas.envelope import Envelope, data_hash, envelope_text
 from schemas.errors import AutomationError, Refused, Unavailable
 from schemas.ids import MAX_MILLIS, computed_dead_letter_id
@@ -32,7 +36,8 @@ from schemas.kept_records import NOTHING_KEPT, kept
 from schemas.redacted_text import without_secrets
 
 SEQ_HEADER = "a44-seq"
-TOO_OLD = "E_EVENT_TOO_OLD"
+EXHAUSTED = "max_attempts_exceeded"
+REASONS = {"E_EVENT_TOO_OLD": "event_too_old", "E_STORAGE_UNAVAILABLE": EXHAUSTED}
 MOST_SEQ_DIGITS = 18
 MOST_RECORDS = 1_000
 MOST_BYTES = 8_000_000
@@ -53,7 +58,9 @@ class _Step(NamedTuple):
 
 
 class Ingest:
-    """The handler of the events topic's consumer."""
+    """The handler of the events topic's consumer, and of what is due on retry topics. `delays` has those, in seconds;
+    where there are none, everything waits in its partition.
+    """
 
     def __init__(
         self,
@@ -63,6 +70,7 @@ class Ingest:
         measures: Measures | None = None,
         storage: Storage | None = None,
         schemas: Schemas | None = None,
+        delays: Mapping[str, float] | None = None,
     ) -> None:
         self._log = log
         self._catalog = catalog
@@ -70,6 +78,15 @@ class Ingest:
         self.measures = measures or Measures()
         self._storage = storage
         self._schemas = schemas
+        self._ladder = Ladder(delays or {})
+
+    def now(self) -> datetime:
+        """The database's clock."""
+        return self._log.now()
+
+    @property
+    def longest_delay(self) -> float:
+        return self._ladder.longest
 
     async def __call__(self, records: Sequence[Record]) -> Mapping[int, Later]:
         """Durable when it returns, but for partitions that wait for a record that cannot be read now.
@@ -109,29 +126,57 @@ class Ingest:
 
     async def _read(self, reader: Reader, steps: Sequence[_Step], harvest: Harvest, held: dict[int, Later]) -> None:
         """Decide what becomes of each record. Behind one that cannot be read now, its partition stands still."""
-        told = iter(await reader.read([Source(one.record, one.is_relayed) for one in steps if not one.is_behind_gap]))
+        sources = [self._source(step) for step in steps if not step.is_behind_gap]
+        told = iter(zip(sources, await reader.read(sources), strict=True))
         for step in steps:
-            read = None if step.is_behind_gap else next(told)
+            found = None if step.is_behind_gap else next(told)
             if step.record.partition in held:
                 continue
-            if read is not None:
-                if read.away is not None:
-                    held[step.record.partition] = self._hold(step.record, read.away)
-                    continue
-                self._take(harvest, step.record, read)
+            if found is not None and not self._decide(harvest, reader, *found):
+                held[step.record.partition] = self._hold(step.record, found[1].away)
+                continue
             harvest.reached[step.record.partition] = step.reached
             if step.missing is not None:
                 harvest.missing[step.record.partition] = step.missing
                 self._tell_gap(step)
-        _fold_repeated_runs(harvest)
+        _fold_repetitions(harvest)
+
+    def _source(self, step: _Step) -> Source:
+        return source_of(step.record) if self._ladder.has(step.record.topic) else Source(step.record, step.is_relayed)
+
+    def _decide(self, harvest: Harvest, reader: Reader, source: Source, read: Read) -> bool:
+        """Whether anything may be decided on the record: that it waits elsewhere, too."""
+        if read.away is None:
+            self._take(harvest, source.record, read)
+            return True
+        if source.tries >= MOST_TRIES:
+            self._give_up(harvest, reader.snapshot, source, read, read.away)
+            return True
+        envelope = read.envelope if isinstance(read.envelope, Envelope) else None
+        letter = None
+        if may_wait_elsewhere(reader.snapshot, source, envelope):
+            letter = self._ladder.letter(source, read.away.code, reader.now)
+        if letter is not None:
+            harvest.postponed.append(letter)
+        return letter is not None
+
+    def _give_up(
+        self, harvest: Harvest, snapshot: CatalogSnapshot, source: Source, read: Read, away: Unavailable
+    ) -> None:
+        refused = Refused(away.code, f"{away.message}, after {source.tries} tries")
+        if isinstance(read.envelope, Envelope):
+            found = refused_unread(snapshot, read.envelope, refused, is_accepted=read.accepted is not None)
+            self._take(harvest, source.record, read._replace(found=found, away=None))
+        else:
+            harvest.dead.append(_dead(source.record, None, EXHAUSTED, refused))
 
     def _tell_gap(self, step: _Step) -> None:
         place = {"partition": step.record.partition, "offset": step.record.offset}
         _log.error("relay_gap", **place, expected=step.missing, seen=step.reached.followed.seen)
 
-    def _hold(self, record: Record, away: Unavailable) -> Later:
+    def _hold(self, record: Record, away: Unavailable | None) -> Later:
         place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
-        _log.warning("partition_waits", code=away.code, reason=away.message, **place)
+        _log.warning("partition_waits", reason=str(away), **place)
         return Later(record.offset, HOLD_SECONDS)
 
     async def _write(self, harvest: Harvest) -> None:
@@ -195,6 +240,7 @@ class Ingest:
             idempotency_key=envelope.idempotency_key,
             body_hash=data_hash(envelope),
             accepted_at=accepted,
+            topic=record.topic,
             partition=record.partition,
             offset=record.offset,
             raw=record.value or b"",
@@ -207,7 +253,7 @@ class Ingest:
         harvest.events.add(event_of(arrival))
         for place, one in enumerate(read.found):
             if isinstance(one, Refused):
-                reason = "event_too_old" if one.code == TOO_OLD else "permanent_error"
+                reason = REASONS.get(one.code, "permanent_error")
                 harvest.dead.append(_refused_by_trigger(record, envelope, reason, one, place))
             elif isinstance(one, NewRun) and makes_runs:
                 harvest.runs.append(one)
@@ -220,6 +266,8 @@ class Ingest:
         self.measures.count("events_taken_total", len(harvest.arrivals))
         self.measures.count("event_runs_total", len(harvest.runs))
         self.measures.count("events_filtered_total", harvest.filtered)
+        for letter in harvest.postponed:
+            self.measures.count("records_postponed_total", 1, letter.code)
         if harvest.missing:
             self.measures.count("relay_gaps_total", len(harvest.missing))
         for dead in harvest.dead:
@@ -227,11 +275,12 @@ class Ingest:
             _log.warning("dead_letter", id=dead.dead_letter_id, code=dead.error_code, project_id=dead.project_id)
 
 
-def _fold_repeated_runs(harvest: Harvest) -> None:
-    """A record that stands twice in a poll makes its runs once. Keys that repeat are the log's to decide: which
-    event a key belongs to is not known here.
+def _fold_repetitions(harvest: Harvest) -> None:
+    """A record that stands twice in a poll makes its runs, or is put off, once. Keys that repeat are the log's to
+    decide: which event a key belongs to is not known here.
     """
     harvest.runs = list({run.run_id: run for run in reversed(harvest.runs)}.values())[::-1]
+    harvest.postponed = list({letter.letter_id: letter for letter in harvest.postponed}.values())
 
 
 def _number(record: Record) -> int | None:
@@ -279,6 +328,7 @@ def _dead(record: Record, project_id: str | None, reason: str, refused: Refused,
         error_code=refused.code,
         summary=without_secrets(refused.message)[:500],
         raw=record.value,
+        topic=record.topic,
         partition=record.partition,
         offset=record.offset,
         kept=kept(record),

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from processors.ingest.postponing import Source
 from processors.ports.catalog import CatalogSnapshot
 from processors.ports.runs import NewRun
 from processors.ports.schemas import Schemas
@@ -30,13 +31,6 @@ LONGEST_BACKLOG_MILLIS = 20 * 86_400_000
 
 Answer = TypeVar("Answer")
 Found = NewRun | Refused | Miss
-
-
-class Source(NamedTuple):
-    """A record as it first came in. `is_relayed`: the relay has published it, so a door has accepted it."""
-
-    record: Record
-    is_relayed: bool
 
 
 class Read(NamedTuple):
@@ -78,8 +72,8 @@ class Reader:
     def __init__(
         self, snapshot: CatalogSnapshot, now: datetime, storage: Storage | None, schemas: Schemas | None
     ) -> None:
-        self._snapshot = snapshot
-        self._now = now
+        self.snapshot = snapshot
+        self.now = now
         self._now_millis = _millis(now)
         self._storage = storage
         self._schemas = schemas
@@ -94,7 +88,7 @@ class Reader:
         for at, source in enumerate(sources):
             if at % RECORDS_A_TURN == 0:
                 await asyncio.sleep(0)
-            envelope = self._envelope(source.record)
+            envelope = source.fault or self._envelope(source.record)
             if not isinstance(envelope, Envelope):
                 answer.append(Read(None, away=envelope) if isinstance(envelope, Unavailable) else Read(envelope))
                 continue
@@ -134,7 +128,7 @@ class Reader:
         """Data that lies in storage is read where a trigger asks for the event: its filter may look at it, and a run of
         what cannot be read any more is not begun. So is data that has to fit a schema.
         """
-        return is_wanted(self._snapshot, envelope) or (accepted is None and has_schema(self._snapshot, envelope))
+        return is_wanted(self.snapshot, envelope) or (accepted is None and has_schema(self.snapshot, envelope))
 
     async def _with_body(self, envelope: Envelope, accepted: datetime | None) -> Read:
         told = await self._reach_storage(partial(self._fetched, envelope, accepted))
@@ -153,14 +147,12 @@ class Reader:
     def _matched(self, envelope: Envelope, accepted: datetime | None, stored: bytes | None) -> Read:
         millis = self._now_millis if accepted is None else _millis(accepted)
         if accepted is None:  # a door has asked that already, and keeps its word
-            unfit = unfitness(self._snapshot, envelope, stored)
+            unfit = unfitness(self.snapshot, envelope, stored)
             if unfit is not None:
                 return Read(envelope, unfit=unfit)
         try:
             check_size(envelope.data)
-            return Read(
-                envelope, accepted, match(self._snapshot, envelope, millis=millis, now=self._now, stored=stored)
-            )
+            return Read(envelope, accepted, match(self.snapshot, envelope, millis=millis, now=self.now, stored=stored))
         except Refused as refused:
             return Read(envelope, accepted, [refused])
 

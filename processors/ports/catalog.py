@@ -142,6 +142,11 @@ class CatalogSnapshot:
                 found.setdefault((trigger.project_id, trigger.workflow_id), []).append(trigger)
         return found
 
+    @cached_property
+    def keeps_order_somewhere(self) -> bool:
+        """Whether any project has a queue that keeps an order."""
+        return any(queue.ordered for queue in self.queues.values())
+
     def definition_for(self, trigger: Trigger) -> Definition | None:
         """The version that a trigger's runs take now."""
         if trigger.pinned_version is None:

@@ -15,7 +15,8 @@ from schemas.kept_records import NOTHING_KEPT, KeptRecord
 
 
 class Arrival(Struct, frozen=True, gc=False):
-    """One envelope of a poll. `accepted_at` is None for a record produced straight to Kafka: this commit accepts it.
+    """One envelope of a poll, with the place where it first stood. `accepted_at` is None for a record produced
+    straight to Kafka: this commit accepts it.
 
     Then `dead_letter_id` is used when its key turns out to have been used with another body, and `kept` is what the
     letter keeps beside `raw`. What came through a door has its key, and no need of one. `is_filtered`: every trigger
@@ -27,6 +28,7 @@ class Arrival(Struct, frozen=True, gc=False):
     idempotency_key: str
     body_hash: bytes
     accepted_at: datetime | None
+    topic: str
     partition: int
     offset: int
     raw: bytes
@@ -41,7 +43,7 @@ def event_of(one: Arrival | NewRun) -> tuple[str, str]:
 
 
 class DeadRecord(Struct, frozen=True):
-    """A record of which no run can be made. `summary` never holds its content.
+    """A record of which no run can be made, with the place where it first stood. `summary` never holds its content.
 
     Where one trigger refused what others may have taken, the letter says which, and has the envelope as text: that run
     can be made by a redrive. `data_ref` is where its data lies, if in storage.
@@ -53,6 +55,7 @@ class DeadRecord(Struct, frozen=True):
     error_code: str
     summary: str
     raw: bytes | None
+    topic: str
     partition: int
     offset: int
     workflow_id: str | None = None
@@ -60,6 +63,17 @@ class DeadRecord(Struct, frozen=True):
     envelope: str | None = None
     data_ref: str | None = None
     kept: KeptRecord = NOTHING_KEPT
+
+
+class Postponed(Struct, frozen=True):
+    """A record that goes to a retry topic; `headers` is a JSON object of text. One id is written once."""
+
+    letter_id: str
+    topic: str
+    partition_key: str
+    headers: str
+    value: bytes
+    code: str
 
 
 class Followed(NamedTuple):
@@ -94,16 +108,17 @@ class Committed(NamedTuple):
 
 @dataclass(slots=True)
 class Harvest:
-    """Everything that one poll of one topic became. `runs` name their arrival by project and event id, and `events` is
-    what they name; of direct records that tell of the same event the first makes its runs. `missing` is, by partition,
-    the first of the relay's numbers that it has to send again; `filtered` is how often a filter let an event pass by,
-    `misses` those times that are kept.
+    """Everything that one poll of one topic, the one that was read, became. `runs` name their arrival by project and
+    event id, and `events` is what they name; of direct records that tell of the same event the first makes its runs.
+    `missing` is, by partition, the first of the relay's numbers that it has to send again; `filtered` is how often a
+    filter let an event pass by, `misses` those times that are kept.
     """
 
     topic: str
     arrivals: list[Arrival] = field(default_factory=list)
     runs: list[NewRun] = field(default_factory=list)
     dead: list[DeadRecord] = field(default_factory=list)
+    postponed: list[Postponed] = field(default_factory=list)
     reached: dict[int, Reached] = field(default_factory=dict)
     missing: dict[int, int] = field(default_factory=dict)
     events: set[tuple[str, str]] = field(default_factory=set)
@@ -122,7 +137,8 @@ class IngestLog(Positions, Protocol):
         """The highest number that the relay has kept in each partition; it may have given `BATCH` more."""
 
     async def commit(self, harvest: Harvest) -> Committed:
-        """Keys, runs, grants, dead letters, offsets and what the relay has to send again, in one transaction.
+        """Keys, runs, grants, dead letters, what is put off, offsets and what the relay has to send again, in one
+        transaction.
 
         Raises `Unavailable`: nothing is done.
         """

@@ -88,6 +88,9 @@ MEASURES: Mapping[str, Measure] = {
     "records_refused_total": Measure(
         Kind.COUNTER, "records of the events topic that became dead letters, by the code of the reason", ("code",)
     ),
+    "records_postponed_total": Measure(
+        Kind.COUNTER, "times a record was put off to a retry topic, by the code of what was away", ("code",)
+    ),
     "partitions_ahead_days": Measure(
         Kind.GAUGE, "for how many days from now a table has a partition for every instant", ("table",)
     ),

@@ -87,7 +87,7 @@ def match(
     """
     try:
         scope = _scope_of(envelope, stored)
-        triggers = _triggers_for(snapshot, envelope)
+        triggers = triggers_for(snapshot, envelope)
     except Refused as refused:
         return [refused]
     return [
@@ -127,7 +127,7 @@ def _promised(
     try:
         return run_of(snapshot, trigger, scope, millis=millis)
     except Refused as refused:
-        return _about(trigger, refused)
+        return about(trigger, refused)
 
 
 def asked(
@@ -139,13 +139,13 @@ def asked(
         check_age(trigger, scope.envelope, now)
         return _keyed_run(snapshot, trigger, scope, millis)
     except Refused as refused:
-        return _about(trigger, refused)
+        return about(trigger, refused)
 
 
 def is_wanted(snapshot: CatalogSnapshot, envelope: Envelope) -> bool:
     """Whether any trigger asks for the event, whatever its filter says."""
     try:
-        return bool(_triggers_for(snapshot, envelope))
+        return bool(triggers_for(snapshot, envelope))
     except Refused:
         return False
 
@@ -275,7 +275,7 @@ def run_again(
     return _new_run(snapshot, latest, scope, run_id, trigger_id)
 
 
-def _triggers_for(snapshot: CatalogSnapshot, envelope: Envelope) -> Sequence[Trigger]:
+def triggers_for(snapshot: CatalogSnapshot, envelope: Envelope) -> Sequence[Trigger]:
     """The triggers that an envelope concerns: the one it names, else those of its type."""
     if envelope.trigger_id is None:
         return snapshot.by_event.get((envelope.project_id, envelope.type), ())
@@ -375,7 +375,7 @@ def iso(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _about(trigger: Trigger, refused: Refused) -> Refused:
+def about(trigger: Trigger, refused: Refused) -> Refused:
     """The same refusal, with the trigger it is about."""
     return Refused(
         refused.code,

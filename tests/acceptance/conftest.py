@@ -52,7 +52,12 @@ async def site() -> AsyncIterator[Site]:
     folder = _folder()
     options = LocalOptions(
         kafka="apache" if os.environ.get("A44_TEST_BROKER") == "apache" else "embedded",
-        environment={"A44_LEASE_SECONDS": "3", "A44_METRICS_PORT": "0", "A44_CRASH_POINT": MARKED},
+        environment={
+            "A44_LEASE_SECONDS": "3",
+            "A44_METRICS_PORT": "0",
+            "A44_CRASH_POINT": MARKED,
+            "A44_STORAGE_URL": f"file://{folder}/bodies",
+        },
         environment_of={role: {"A44_CRASH_MARK": str(mark(folder, role))} for role in ROLES},
     )
     async with LocalStack(options) as stack:

@@ -33,7 +33,7 @@ def harvest_of(*runs: NewRun, offset: int = 0, direct: bool = False, body: str =
         at = None if direct else datetime.now(UTC)
         harvest.arrivals.append(
             Arrival(
-                run.event_id, run.project_id, run.idempotency_key, hash_of(body), at, 0, offset + place,
+                run.event_id, run.project_id, run.idempotency_key, hash_of(body), at, EVENTS, 0, offset + place,
                 b"raw", f"dlq_{run.event_id}",
             )
         )  # fmt: skip
@@ -223,7 +223,9 @@ async def test_a_bad_record_is_buried_once(log: Log) -> None:
     for offset in range(2):
         harvest = harvest_of(offset=offset)
         harvest.reached[0] = Reached(offset + 1, Followed())
-        harvest.dead.append(DeadRecord("dlq_1", None, "undecodable", "E_ENVELOPE_INVALID", "no", b"\xff", 0, offset))
+        harvest.dead.append(
+            DeadRecord("dlq_1", None, "undecodable", "E_ENVELOPE_INVALID", "no", b"\xff", EVENTS, 0, offset)
+        )
         await ingest.commit(harvest)
     assert [row.value for row in await rows_of(await log.relay_store())] == [b"\xff"]
 

@@ -7,8 +7,9 @@ import asyncio
 import contextlib
 import json
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, LiteralString, TypeVar
 
@@ -17,7 +18,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from ops.client import Answer, Client
 from ops.local import LocalStack
+from processors.adapters.objects.storage import open_storage
+from schemas.envelope import Envelope, encode_envelope, referring
 from schemas.errors import Unavailable
+from schemas.stored_bodies import too_large_to_travel
 from tests.support.scraping import sample, scrape
 from tests.support.waiting import until
 from topology.publication import collect
@@ -175,9 +179,36 @@ class Site:
             "project_id": "dev",
             "data": {"key": key},
         }
+        self.produce_value(key, json.dumps(envelope).encode())
+
+    def produce_value(self, key: str, value: bytes) -> None:
         producer = Producer({"bootstrap.servers": self.stack.kafka_bootstrap, "enable.idempotence": True})
-        producer.produce(EVENTS, key=key, value=json.dumps(envelope))
+        producer.produce(EVENTS, key=key, value=value)
         assert producer.flush(20) == 0
+
+    async def large(self, key: str) -> bytes:
+        """An event of the workflow `pair` as a producer would write it, its data in the storage of this stack."""
+        body = too_large_to_travel("dev", json.dumps({"key": key, "pad": "x" * 300_000}), datetime.now(UTC))
+        assert body is not None
+        await open_storage(f"file://{self.bodies}").put(body)
+        event = Envelope(
+            id=f"evt_{key}", type="pair.asked", idempotency_key=key, partition_key=key,
+            occurred_at="2026-11-29T00:00:00Z", data="null", project_id="dev",
+        )  # fmt: skip
+        return encode_envelope(referring(event, body))
+
+    @contextlib.contextmanager
+    def without_storage(self) -> Iterator[None]:
+        away = self.bodies.with_name("away")
+        self.bodies.rename(away)
+        try:
+            yield
+        finally:
+            away.rename(self.bodies)
+
+    @property
+    def bodies(self) -> Path:
+        return self.folder / "bodies"
 
     def let_go(self, key: str) -> None:
         """The step `held` of this run may end."""

@@ -1,5 +1,9 @@
-"""Ingest on Postgres: a poll in one transaction, from the progress row's lock to the new offset."""
+"""Ingest on Postgres: a poll in one transaction, from the progress row's lock to the new offset.
 
+Consumers of several topics may share one: they take turns on its connection.
+"""
+
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -32,6 +36,7 @@ class PostgresIngestLog:
         self._conn: AsyncConnection[TupleRow] | None = None
         self._topic_ids: dict[str, str] = {}
         self._followed: dict[str, dict[int, Followed]] = {}
+        self._turn = asyncio.Lock()
 
     def now(self) -> datetime:
         return self._clock.now()
@@ -63,7 +68,8 @@ class PostgresIngestLog:
     async def commit(self, harvest: Harvest) -> Committed:
         batch, grants, decided = self._transaction(harvest)
         try:
-            results = await commit(await self._connection(), batch)
+            async with self._turn:
+                results = await commit(await self._connection(), batch)
         except ConnectionLostError as exc:
             # Whether it was committed is not known; the same records come again and find themselves in the inbox.
             raise Unavailable("E_UNAVAILABLE", f"the connection to Postgres broke: {exc}") from exc
@@ -73,12 +79,13 @@ class PostgresIngestLog:
         return Committed(made, _known(harvest, results[decided]) if decided is not None else {})
 
     async def _ask(self, name: str, topic: str, what: str) -> list[TupleRow]:
-        conn = await self._connection()
-        try:
-            return await (await conn.execute(statements("ingest")[name], {"topic": topic})).fetchall()
-        except psycopg.Error as exc:
-            await conn.close()
-            raise Unavailable("E_UNAVAILABLE", f"Postgres cannot tell {what} {topic}: {exc}") from exc
+        async with self._turn:
+            conn = await self._connection()
+            try:
+                return await (await conn.execute(statements("ingest")[name], {"topic": topic})).fetchall()
+            except psycopg.Error as exc:
+                await conn.close()
+                raise Unavailable("E_UNAVAILABLE", f"Postgres cannot tell {what} {topic}: {exc}") from exc
 
     async def _connection(self) -> AsyncConnection[TupleRow]:
         if self._conn is None or self._conn.closed:
@@ -99,6 +106,9 @@ class PostgresIngestLog:
         if harvest.arrivals:
             batch += self._keys(harvest)
             decided = len(batch) - 1 if any(one.accepted_at is None for one in harvest.arrivals) else None
+        if harvest.postponed:
+            names = ("letter_id", "topic", "partition_key", "headers", "value")
+            batch.append((sql["postpone"], columns(harvest.postponed, names)))
         if harvest.runs:
             accepted = {event_of(one): one.accepted_at for one in harvest.arrivals}
             batch.append(create_runs(harvest.runs, [accepted[event_of(run)] for run in harvest.runs]))
@@ -138,7 +148,7 @@ class PostgresIngestLog:
         }
         batch.append((statements("ingest")["note_events"], seen))
         if direct:
-            batch.append(self._decide(harvest.topic, [digest for digest, _ in direct], [one for _, one in direct]))
+            batch.append(self._decide([digest for digest, _ in direct], [one for _, one in direct]))
         return batch
 
     def _take_keys(self, harvest: Harvest, direct: list[tuple[bytes, Arrival]]) -> Statement:
@@ -156,27 +166,25 @@ class PostgresIngestLog:
             "catalog": [None] * len(owners),
         }
 
-    def _decide(self, topic: str, hashes: list[bytes], direct: list[Arrival]) -> Statement:
-        names = ("event_id", "body_hash", "dead_letter_id", "project_id", "raw", "partition")
+    def _decide(self, hashes: list[bytes], direct: list[Arrival]) -> Statement:
+        names = ("event_id", "body_hash", "dead_letter_id", "project_id", "raw", "topic", "partition")
         return statements("ingest")["decide_direct"], {
             **columns(direct, names),
             **columns([one.kept for one in direct], KEPT),
             "key_hash": hashes,
             "record_offset": [one.offset for one in direct],
-            "topic": topic,
             "dead_letters_topic": self._dead_letters_topic,
         }
 
     def _burials(self, harvest: Harvest) -> Statement:
         names = (
             "dead_letter_id", "project_id", "workflow_id", "trigger_id", "reason", "error_code", "summary", "envelope",
-            "raw", "partition",
+            "raw", "topic", "partition",
         )  # fmt: skip
         return statements("ingest")["bury"], {
             **columns(harvest.dead, names),
             **columns([one.kept for one in harvest.dead], KEPT),
             "record_offset": [one.offset for one in harvest.dead],
-            "topic": harvest.topic,
             "dead_letters_topic": self._dead_letters_topic,
         }
 

@@ -1,12 +1,15 @@
-"""Ingest is killed on each side of its commit: an event straight from Kafka makes its run once."""
+"""Ingest is killed on each side of its commit: an event straight from Kafka makes its run once, also one put off."""
 
 import pytest
 
-from tests.support.crash_site import EVENTS, Site, attempts
+from tests.support.crash_site import EVENTS, PATIENCE, Site, attempts
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.kafka, pytest.mark.timeout(300)]
 
 INBOX = "select count(*) from automation.inbox where event_id like '%%/' || %s"
+OF_EVENT = "select run_id from automation.runs where event_id = %s"
+LETTERS = "select count(*) from automation.outbox where topic = 'a44.retry.10s.v1'"
 READ = "select sum(next_offset)::bigint from automation.ingest_progress where topic = %s"
 
 
@@ -46,3 +49,27 @@ async def test_after_commit_before_ack(site: Site) -> None:
     read = await site.ask(READ, EVENTS)
     await goes_on(site, "unacked")
     assert await site.ask(READ, EVENTS) == read
+
+
+async def test_after_commit_before_ack_of_what_is_put_off(site: Site) -> None:
+    """Letter and offset are one commit: a death behind it loses nothing, and puts nothing off twice."""
+    event = await site.large("put-off")
+    with site.without_storage():
+        site.arm("ingest", "after_commit_before_ack")
+        site.produce_value("put-off", event)
+        await site.death("ingest")
+        assert await site.ask(LETTERS) == [(1,)]
+        assert await site.ask(OF_EVENT, "evt_put-off") == []
+    await site.start("ingest")
+
+    async def is_made() -> bool:
+        return bool(await site.ask(OF_EVENT, "evt_put-off"))
+
+    await until(is_made, "it comes back and becomes a run", PATIENCE)
+    ((run_id,),) = await site.ask(OF_EVENT, "evt_put-off")
+    await site.succeeded(run_id)
+    await site.ready("ingest")
+    assert site.effects("put-off") == ["first", "second"]
+    assert await site.ask(LETTERS) == [(1,)]
+    assert await site.ask(INBOX, "evt_put-off") == [(1,)]
+    assert await site.ends_told(run_id) == 1

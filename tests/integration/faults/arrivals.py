@@ -35,6 +35,7 @@ def harvest_of(runs: list[NewRun], *, direct: bool = True, offset: int = 0) -> H
                 idempotency_key=run.idempotency_key,
                 body_hash=hash_of(run.input),
                 accepted_at=None if direct else datetime.now(UTC),
+                topic=EVENTS,
                 partition=0,
                 offset=offset + place,
                 raw=run.input.encode(),

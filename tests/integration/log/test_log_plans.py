@@ -114,10 +114,22 @@ GUARDED = (
             "left_out": [0] * ROOM,
             "partition": [0] * ROOM,
             "record_offset": [0] * ROOM,
-            "topic": "t",
+            "topic": ["t"] * ROOM,
             "dead_letters_topic": "d",
         },
         60 * ROOM,
+    ),
+    Guarded(
+        "ingest",
+        "postpone",
+        {
+            "letter_id": LETTERS,
+            "topic": ["t"] * ROOM,
+            "partition_key": ["p"] * ROOM,
+            "headers": ["{}"] * ROOM,
+            "value": [b"x"] * ROOM,
+        },
+        50 * ROOM,
     ),
     Guarded("door", "read_keys", KEYS, 10 * ROOM),
     Guarded(

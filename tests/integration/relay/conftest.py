@@ -148,6 +148,7 @@ class Stage:
         self.bootstrap = bootstrap
         self.topic = topic
         self.spec = TopicSpec(topic, PARTITIONS, 86_400_000)
+        self.specs = [self.spec]
         self.admin = KafkaAdmin(bootstrap, "relay-test-admin")
         self.measures = Measures()
         self._consumer: confluent_kafka.Consumer | None = None
@@ -176,7 +177,7 @@ class Stage:
                     self.admin,
                     owner,
                     stop,
-                    specs=[self.spec],
+                    specs=self.specs,
                     measures=self.measures,
                 ),
                 name=owner,

@@ -89,6 +89,10 @@ class MemoryIngestLog:
         tables.misses |= {(one.project_id, one.trigger_id, one.event_id) for one in harvest.misses}
         for dead in harvest.dead:
             self._bury(tables, xid, dead)
+        for letter in harvest.postponed:
+            if letter.letter_id not in tables.postponed:
+                tables.postponed.add(letter.letter_id)
+                tables.announce(xid, letter.topic, letter.partition_key, letter.headers, letter.value)
         self.advance(tables, harvest)
         return Committed(grants, known)
 
@@ -144,6 +148,7 @@ def _conflict(one: Arrival, row: Key) -> DeadRecord:
         error_code="E_IDEMPOTENCY_CONFLICT",
         summary=f"the key was first used by {row.event_id} with another body",
         raw=one.raw,
+        topic=one.topic,
         partition=one.partition,
         offset=one.offset,
     )

@@ -171,6 +171,7 @@ class Tables:
     mail: dict[int, Mail] = field(default_factory=dict)
     dead_letters: dict[str, DeadRecord] = field(default_factory=dict)
     misses: set[tuple[str, str, str]] = field(default_factory=set)
+    postponed: set[str] = field(default_factory=set)
     stored_bodies: set[str] = field(default_factory=set)
     late: list[LateAttempt] = field(default_factory=list)
     last_id: int = 0

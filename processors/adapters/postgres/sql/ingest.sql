@@ -55,11 +55,11 @@ with told as materialized (
     select u.*, k.event_id as first_event_id, k.body_hash as first_body_hash, k.body_hash <> u.body_hash as is_conflict
       from unnest(
                %(key_hash)s::bytea[], %(event_id)s::text[], %(body_hash)s::bytea[], %(dead_letter_id)s::text[],
-               %(project_id)s::text[], %(raw)s::bytea[], %(partition)s::integer[], %(record_offset)s::bigint[],
-               %(key)s::bytea[], %(headers)s::text[], %(left_out)s::integer[]
+               %(project_id)s::text[], %(raw)s::bytea[], %(topic)s::text[], %(partition)s::integer[],
+               %(record_offset)s::bigint[], %(key)s::bytea[], %(headers)s::text[], %(left_out)s::integer[]
            ) with ordinality as u (
-               key_hash, event_id, body_hash, dead_letter_id, project_id, raw, partition, record_offset, key, headers,
-               left_out, place
+               key_hash, event_id, body_hash, dead_letter_id, project_id, raw, topic, partition, record_offset, key,
+               headers, left_out, place
            )
       join automation.idempotency_keys k on k.key_hash = u.key_hash and k.key_hash = any(%(key_hash)s::bytea[])
 ), buried as (
@@ -68,7 +68,7 @@ with told as materialized (
         source_offset, record_key, record_headers, record_left_out
     )
     select t.dead_letter_id, t.project_id, 'ingest', 'permanent_error', 'E_IDEMPOTENCY_CONFLICT',
-           'the key was first used by ' || t.first_event_id || ' with another body', t.raw, %(topic)s, t.partition,
+           'the key was first used by ' || t.first_event_id || ' with another body', t.raw, t.topic, t.partition,
            t.record_offset, t.key, t.headers, t.left_out
       from told t
      where t.is_conflict
@@ -106,14 +106,14 @@ with buried as (
         source_topic, source_partition, source_offset, record_key, record_headers, record_left_out
     )
     select u.dead_letter_id, u.project_id, 'ingest', u.workflow_id, u.trigger_id, u.reason, u.error_code, u.summary,
-           u.envelope, u.raw, %(topic)s, u.partition, u.record_offset, u.key, u.headers, u.left_out
+           u.envelope, u.raw, u.topic, u.partition, u.record_offset, u.key, u.headers, u.left_out
       from unnest(
                %(dead_letter_id)s::text[], %(project_id)s::text[], %(workflow_id)s::text[], %(trigger_id)s::text[],
                %(reason)s::text[], %(error_code)s::text[], %(summary)s::text[], %(envelope)s::text[], %(raw)s::bytea[],
-               %(partition)s::integer[], %(record_offset)s::bigint[], %(key)s::bytea[], %(headers)s::text[],
-               %(left_out)s::integer[]
+               %(topic)s::text[], %(partition)s::integer[], %(record_offset)s::bigint[], %(key)s::bytea[],
+               %(headers)s::text[], %(left_out)s::integer[]
            ) as u (
-               dead_letter_id, project_id, workflow_id, trigger_id, reason, error_code, summary, envelope, raw,
+               dead_letter_id, project_id, workflow_id, trigger_id, reason, error_code, summary, envelope, raw, topic,
                partition, record_offset, key, headers, left_out
            )
      order by u.dead_letter_id
@@ -125,3 +125,20 @@ select %(dead_letters_topic)s, b.dead_letter_id,
        json_build_object('a44-dead-letter-id', b.dead_letter_id, 'a44-error-code', b.error_code)::text,
        coalesce(b.raw, '\x'::bytea)
   from buried b;
+
+-- name: postpone
+-- Records that wait on a retry topic: each once in its turn, however often it is read meanwhile.
+with fresh as (
+    insert into automation.inbox (consumer, event_id)
+    select 'ingest.retries', u.letter_id
+      from unnest(%(letter_id)s::text[]) as u (letter_id)
+     order by 2
+        on conflict do nothing
+    returning event_id
+)
+insert into automation.outbox (topic, partition_key, headers, value)
+select u.topic, u.partition_key, u.headers, u.value
+  from unnest(%(letter_id)s::text[], %(topic)s::text[], %(partition_key)s::text[], %(headers)s::text[],
+              %(value)s::bytea[]) with ordinality as u (letter_id, topic, partition_key, headers, value, place)
+  join fresh f on f.event_id = u.letter_id
+ order by u.place;

@@ -1,0 +1,29 @@
+"""Events whose data nobody can read: what may be known of their runs all the same. Pure."""
+
+from processors.ports.catalog import CatalogSnapshot
+from processors.runtime.event_schemas import has_schema
+from processors.runtime.matching import WEBHOOK, about, triggers_for
+from schemas.envelope import Envelope
+from schemas.errors import Refused
+
+
+def keeps_order(snapshot: CatalogSnapshot, envelope: Envelope) -> bool:
+    """Whether any run of the event, whatever filters say, would have a place in a lane that keeps its order."""
+    try:
+        made = [snapshot.definition_for(trigger) for trigger in triggers_for(snapshot, envelope)]
+    except Refused:
+        return False
+    return any(one is not None and snapshot.is_ordered(envelope.project_id, one.spec.queue_id) for one in made)
+
+
+def refused_unread(
+    snapshot: CatalogSnapshot, envelope: Envelope, refused: Refused, *, is_accepted: bool
+) -> list[Refused]:
+    """The refusal, of each trigger that would have taken the event whatever is in it; once of nobody, where a filter or
+    the schema of an event that no door has asked, would have had to say.
+    """
+    if not is_accepted and has_schema(snapshot, envelope):
+        return [refused]
+    triggers = triggers_for(snapshot, envelope)
+    sure = [one for one in triggers if one.type == WEBHOOK or one.spec.filter is None]
+    return [about(one, refused) for one in sure] + ([refused] if len(sure) < len(triggers) else [])
