@@ -68,6 +68,7 @@ CODES: Mapping[str, Code] = {
     "E_ROTATION_UNDERWAY": Code(409, "The secret is being rotated already"),
     "E_RUN_ENDED": Code(409, "The run has ended"),
     "E_RUN_NOT_FOUND": Code(404, "The run does not exist"),
+    "E_SCHEMA_INCOMPATIBLE": Code(409, "The schema takes less than the version before"),
     "E_SCHEMA_REGISTRY_UNAVAILABLE": Code(503, "The schema registry cannot be reached"),
     "E_SCHEMA_UNKNOWN": Code(422, "The record's schema cannot be used"),
     "E_SCOPE": Code(403, "The token does not allow this"),

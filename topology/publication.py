@@ -17,7 +17,7 @@ from topology.code_workflows.source import PythonFile, read_python
 from topology.collection import collect
 from topology.connectors import ConnectorSpec
 from topology.event_types import EventTypeSpec
-from topology.parts import Parts, id_of
+from topology.parts import Parts, Source, id_of
 from topology.problems import Problems, combined
 from topology.queues import QueueSpec
 from topology.references import KnownNames, Reference, unknown_references
@@ -37,7 +37,9 @@ _WORKFLOW_KEYS = frozenset({"name", "steps", "version"})
 
 @dataclass
 class Publication:
-    """Specs in order of file name. `references` are checked against what is published by `check_references`."""
+    """Specs in order of file name. `references` are checked against what is published by `check_references`; `sources`
+    say where event types are declared.
+    """
 
     workflows: list[WorkflowSpec] = field(default_factory=list)
     triggers: list[TriggerSpec] = field(default_factory=list)
@@ -47,6 +49,7 @@ class Publication:
     bundles: list[Bundle] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list, repr=False)
+    sources: dict[str, Source] = field(default_factory=dict, repr=False)
 
 
 def read_files(files: Mapping[str, str], *, dev: bool = False) -> Publication:
@@ -169,6 +172,7 @@ def _assembled(parts: Parts) -> Publication:
         bundles=list(bundles.values()),
         warnings=parts.warnings,
         references=parts.references,
+        sources=parts.sources,
     )
 
 

@@ -7,7 +7,7 @@ from schemas.errors import Refused
 from topology.connectors import ConnectorSpec
 from topology.event_types import EventTypeSpec
 from topology.names import hint
-from topology.parts import Parts
+from topology.parts import Parts, Source
 from topology.problems import Problems, shown, validate
 from topology.queues import DEFAULT_QUEUE, QueueSpec
 from topology.references import Reference
@@ -72,9 +72,10 @@ def _read_item(document: Document, path: Path, item: Any, prefix: str | None, pa
 
 def _read_event_type(document: Document, path: Path, item: Any, parts: Parts) -> None:
     if not isinstance(item, dict):
-        raise _problem(document, path, f"an event type is a mapping with `type` and `schema`, not {shown(item)}")
+        raise _problem(document, path, f"an event type is a mapping with `type` and a schema, not {shown(item)}")
     read = validate(EventTypeSpec, item, document, path)
     parts.declared.append((read, document.place((*path, "type"))))
+    parts.sources[read.type] = Source(document, path)
     if read.limit is not None:
         found = f"{read.type}: its schema asks much of each value; data of at most {read.limit} bytes is taken"
         parts.warnings.append(found)

@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 from processors.ports.catalog import Hook, Published, PublishResult
 from schemas.errors import Refused
+from schemas.event_schemas.dialect import pointer
 from topology.code_workflows.bundles import Bundle
 from topology.connectors import ConnectorSpec
 from topology.event_types import EventTypeSpec
+from topology.parts import Source
 from topology.publication import KnownNames, Publication, check_references
 from topology.queues import DEFAULT_QUEUE, QueueSpec, default_queue
 from topology.triggers import TriggerSpec
@@ -149,7 +151,10 @@ def plan(publication: Publication, in_force: InForce, *, dev: bool) -> Plan:
         _plan_connector(made, connector, in_force.connectors.get(connector.id))
     _plan_queues(made, publication.queues, in_force)
     for event_type in publication.event_types:
-        _plan_event_type(made, event_type, in_force.event_types.get(event_type.type))
+        row = in_force.event_types.get(event_type.type)
+        if row is not None:
+            _check_compatibility(made, event_type, row, publication.sources.get(event_type.type), dev=dev)
+        _plan_event_type(made, event_type, row)
     return made
 
 
@@ -240,6 +245,26 @@ def _plan_connector(made: Plan, connector: ConnectorSpec, stored: str | None) ->
         return
     made.connectors.append(connector)
     made.say("connector", connector.id, CREATED if stored is None else UPDATED)
+
+
+def _check_compatibility(
+    made: Plan, event_type: EventTypeSpec, row: EventTypeInForce, source: Source | None, *, dev: bool
+) -> None:
+    """Events that were accepted, and senders that know the version before, have to go on. Raises Refused."""
+    if event_type.compatibility == "none" or event_type.to_json() == row.spec:
+        return
+    place = event_type.narrowed(EventTypeSpec.from_json(row.spec))
+    if place is None:
+        return
+    found = (
+        f"{event_type.type}: the schema is not seen to take all that its version {row.version} took"
+        f"{' at ' + pointer(place) if place else ''}; take as much there, declare a type of another name, or write "
+        "`compatibility: none` where no sender and no event under way is left behind"
+    )
+    if not dev:
+        where = None if source is None else source.place(event_type.path_of(place))
+        raise Refused("E_SCHEMA_INCOMPATIBLE", found, where, details={"path": pointer(place)})
+    made.warnings.append(found)
 
 
 def _plan_event_type(made: Plan, event_type: EventTypeSpec, row: EventTypeInForce | None) -> None:

@@ -37,10 +37,10 @@ _PLAIN = frozenset(
      "maxLength", "minLength", "pattern", "format", "maxItems", "minItems", "uniqueItems", "maxContains", "minContains",
      "maxProperties", "minProperties", "required", "dependentRequired"}
 )  # fmt: skip
-_NOTES = frozenset(
+NOTES: Final = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "$schema"}
 )
-KEYWORDS: Final = _ONE | _LIST | _MAP | _PLAIN | _NOTES
+KEYWORDS: Final = _ONE | _LIST | _MAP | _PLAIN | NOTES
 
 
 class SchemaFault(ValueError):
@@ -67,7 +67,7 @@ def parts_of(schema: Schema) -> dict[Path, Part]:
     """Every part by its path; the whole is at (). Raises SchemaFault."""
     try:
         size = len(msgspec.json.encode(schema))
-    except (msgspec.MsgspecError, OverflowError, TypeError, UnicodeEncodeError) as exc:
+    except (msgspec.MsgspecError, OverflowError, RecursionError, TypeError, UnicodeEncodeError) as exc:
         raise SchemaFault("a schema is JSON: text, numbers, true, false, null, lists and mappings") from exc
     if size > MAX_BYTES:
         raise SchemaFault(f"the schema has {size} bytes; at most {MAX_BYTES} are taken")

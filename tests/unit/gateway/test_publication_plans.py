@@ -110,3 +110,49 @@ def test_a_webhook_without_a_secret_gets_one_although_nothing_else_changed() -> 
     made = planned(hooked(1, "{webhook: true}"), before)
     assert secrets(made) == [(1, True)]
     assert made.changes_anything
+
+
+def types(schema: str, more: str = "") -> dict[str, str]:
+    return {"events.yaml": f"events:\n  - type: order.paid\n    schema: {schema}\n{more}"}
+
+
+ANY_NUMBER, WHOLE = "{properties: {n: {type: number}}}", "{properties: {n: {type: integer}}}"
+
+
+def test_an_event_type_that_is_declared_otherwise_is_its_next_version() -> None:
+    before = after(types(WHOLE))
+    assert not planned(types(WHOLE), before).changes_anything
+    made = planned(types(ANY_NUMBER), before)
+    assert [(one.spec.type, one.version) for one in made.event_types] == [("order.paid", 2)]
+    assert said(made) == [("order.paid", "2", "updated")]
+    assert made.changes_anything
+
+
+def test_a_version_that_takes_less_is_refused_at_its_place() -> None:
+    with pytest.raises(Refused) as raised:
+        planned(types(WHOLE), after(types(ANY_NUMBER)))
+    refused = raised.value
+    assert (refused.code, refused.details["path"]) == ("E_SCHEMA_INCOMPATIBLE", "/properties/n/type")
+    assert str(refused.place) == "events.yaml:3:37"
+    assert "version 1" in refused.message
+
+
+def test_a_version_that_takes_less_goes_through_where_its_author_says_so_and_is_a_word_while_developing() -> None:
+    before = after(types(ANY_NUMBER))
+    made = planned(types(WHOLE, "    compatibility: none\n"), before)
+    assert [one.version for one in made.event_types] == [2]
+    assert made.warnings == []
+    made = planned(types(WHOLE), before, dev=True)
+    assert [one.version for one in made.event_types] == [2]
+    assert "/properties/n/type" in made.warnings[0]
+
+
+def test_avro_and_json_schema_are_compared_by_what_they_take() -> None:
+    record = "{type: record, name: Order, fields: [{name: n, type: long}]}"
+    avro = {"events.yaml": f"events:\n  - type: order.paid\n    avro: {record}\n"}
+    taken = types("{type: object, required: [n], properties: {n: {type: integer}}}")
+    assert planned(taken, after(avro)).event_types
+    with pytest.raises(Refused) as raised:
+        planned(avro, after(taken))
+    assert raised.value.code == "E_SCHEMA_INCOMPATIBLE"
+    assert str(raised.value.place) == "events.yaml:3:11"

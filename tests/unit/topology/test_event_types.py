@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import Refused
+from tests.support.documents import page
 from topology.publication import Publication, collect, read_files
 
 ORDER = """
@@ -90,11 +91,11 @@ def test_what_cannot_be_bounded_is_refused_at_publication(schema: str, word: str
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("events:\n  - type: a.b\n", "has a `schema`"),
+        ("events:\n  - type: a.b\n", "either a `schema`"),
         ("events:\n  - schema: true\n", "`type` is missing"),
         ("events:\n  - type: 'a b'\n    schema: true\n", "not an event type"),
         ("events:\n  - type: a.b\n    schema: true\n    shema: true\n", "shema"),
-        ("events:\n  - a.b\n", "is a mapping with `type` and `schema`"),
+        ("events:\n  - a.b\n", "is a mapping with `type` and a schema"),
         ("events: a.b\n", "must be a list"),
         ("events:\n  - {type: a.b, schema: true}\n  - {type: a.b, schema: true}\n", "declared already"),
     ],
@@ -114,3 +115,54 @@ def test_a_folder_s_file_with_event_types_alone_is_collected(tmp_path: Path, mon
     (tmp_path / "flows").mkdir()
     (tmp_path / "flows" / "events.yaml").write_text(ORDER)
     assert list(collect([tmp_path / "flows"])) == ["flows/events.yaml"]
+
+
+AVRO = """
+events:
+  - type: order.paid
+    avro:
+      type: record
+      name: Order
+      fields:
+        - { name: order_id, type: string }
+        - { name: paid_with, type: ["null", string], default: null }
+"""
+
+
+def test_avro_is_taken_in_its_own_words():
+    made = published(AVRO).event_types[0]
+    again = type(made).from_json(made.to_json())
+    assert again == made
+    assert again.compiled.mismatch({"order_id": "x", "paid_with": None}, 1) is None
+    assert again.compiled.mismatch({"paid_with": "card"}, 1) is not None
+
+
+@pytest.mark.parametrize(
+    ("harm", "to", "line", "column", "word"),
+    [
+        ('["null", string]', '[string, "null"]', 9, 63, "first branch"),
+        ('["null", string]', '["null", string, bytes]', 9, 53, "cannot be told apart"),
+        ("type: string }", "type: text }", 8, 35, "no type that is known"),
+        ("name: Order", "name: 1-Order", 5, 7, "is no name"),
+        ("name: Order", "aliases: [Sale]", 6, 16, "`aliases` is not taken"),
+    ],
+)
+def test_avro_that_is_wrong_is_refused_at_its_place(harm: str, to: str, line: int, column: int, word: str):
+    code, at, beside, message = refused(AVRO.replace(harm, to))
+    assert (code, at, beside) == ("E_SPEC_INVALID", line, column), message
+    assert word in message
+
+
+def test_a_type_has_one_schema():
+    assert "either a `schema`" in refused("events:\n  - {type: a.b, schema: true, avro: string}\n")[3]
+
+
+@pytest.mark.parametrize("name", ["docs/reference.md", "docs/guides/send-events.md"])
+def test_what_the_documents_declare_is_taken(name: str):
+    declared = [text for language, text in page(name).blocks if language == "yaml" and text.startswith("events:")]
+    assert declared
+    for text in declared:
+        for one in published(text).event_types:
+            if one.avro is not None:
+                told = {"order_id": 2**53 + 1, "amount": "2499.00", "paid_with": {"shop.Card": {"last4": "4242"}}}
+                assert one.compiled.mismatch(told, 100) is None
