@@ -58,16 +58,13 @@ class Access:
 
 
 def _check_address(token: Token, caller: str) -> None:
+    """A stolen token tells nothing of itself, not even its networks."""
     if not token.networks:
         return
     address = address_of(caller)
     if address is None or not lies_in(address, token.networks):
         _log.warning("token_elsewhere", token_id=token.token_id, project_id=token.project_id, caller=caller)
-        raise Refused(
-            "E_TOKEN_ADDRESS",
-            f"the token {token.name!r} may be used from {', '.join(map(str, token.networks))}; "
-            f"this call comes from {caller}",
-        )
+        raise Refused("E_TOKEN_ADDRESS", f"the token was made for certain networks, and this call comes from {caller}")
 
 
 def _told(request: web.Request) -> bytes:
