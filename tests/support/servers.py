@@ -2,21 +2,27 @@
 
 `A44_TEST_POSTGRES_DSN` and `A44_TEST_KAFKA` name running servers (the DSN's role may create databases and
 roles). `A44_TEST_BROKER` is `embedded`, `apache` (Apache Kafka on the machine's Java, no Docker) or
-`containers`; unset, containers are used where a Docker engine answers.
+`containers`; unset, containers are used where a Docker engine answers. The embedded stack's files lie in memory where
+there is room: to make and drop a database for each test is hundreds of files, and on a disk most of a suite's time.
+Whole stacks that tests start of their own are on the disk, as an installation is.
 """
 
 import asyncio
 import os
 import shutil
 import subprocess
+import tempfile
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from ops.embedded import EmbeddedStack
 from ops.embedded.stack import BrokerKind
 
+MEMORY = Path("/dev/shm")  # noqa: S108 - only a folder of our own is used
+MEMORY_BYTES = 4 << 30
 POSTGRES_IMAGE = "postgres:18"
 CHOICES = ("", "embedded", "apache", "containers")
 
@@ -52,9 +58,19 @@ async def running_servers() -> AsyncIterator[Servers]:
             stack = None
         else:
             kind: BrokerKind = "apache" if wish == "apache" else "embedded"
-            stack = await resources.enter_async_context(EmbeddedStack(kafka=kind))
+            stack = await resources.enter_async_context(EmbeddedStack(_in_memory(resources), kafka=kind))
             own = stack.postgres_dsn, stack.kafka_bootstrap, f"embedded stack with {kind} broker"
         yield Servers(dsn or own[0], kafka or own[1], own[2], stack)
+
+
+def _in_memory(resources: AsyncExitStack) -> Path | None:
+    """A folder in memory for the time of the session, where the machine has one with room."""
+    if not MEMORY.is_dir() or not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < MEMORY_BYTES:
+        return None
+    folder = Path(tempfile.mkdtemp(prefix="a44-tests-", dir=MEMORY))
+    folder.chmod(0o711)  # Postgres runs as another account where the tests run as root
+    resources.callback(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def docker_answers() -> bool:
