@@ -88,7 +88,11 @@ class Sending:
         """Answers the exit code. Raises `Unavailable` when it gets no further, and says where to go on."""
         with _progress(len(events)) as advance:
             for batch in batches(events):
-                self._send_batch(batch, advance)
+                try:
+                    self._send_batch(batch, advance)
+                except KeyboardInterrupt:
+                    self._say_where(batch[0].number)
+                    raise
         self._sum_up(len(events))
         return self.worst
 
@@ -156,11 +160,14 @@ class Sending:
     def _stopped(self, number: int, told: Unavailable) -> Unavailable:
         if self.done:
             self._sum_up(self.done)
-            self.output.note(
-                f"{self.done} of {self.of} were sent; go on with --from {number}, or send the whole file again: "
-                "used keys make nothing"
-            )
+            self._say_where(number)
         return told
+
+    def _say_where(self, number: int) -> None:
+        self.output.note(
+            f"{self.done} of {self.of} were sent; go on with --from {number}, or send the whole file again: "
+            "used keys make nothing"
+        )
 
     def _sum_up(self, total: int) -> None:
         if self.of == 1:

@@ -170,6 +170,20 @@ def test_where_the_service_goes_away_it_says_how_far_it_came_and_goes_on_from_th
     assert [line.split()[0] for line in rest.out.splitlines()] == ["1001/1003", "1002/1003", "1003/1003"]
 
 
+def test_who_interrupts_it_is_told_where_to_go_on(
+    a44: Command, logged_in: RestService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(event_files, "pause", interrupted)
+    write(tmp_path, 1_003)
+    logged_in.state.busy = {"k1002": 1}
+    outcome = a44(*SEND, "--file", "events.ndjson")
+    assert outcome.code == 130
+    assert "1002 of 1003 were sent; go on with --from 1001" in outcome.err  # one of them is not known to be taken
+
+
 def test_an_address_where_nothing_answers_is_told_at_once(
     a44: Command, logged_in: RestService, tmp_path: Path, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
