@@ -32,6 +32,11 @@ trigger: { event: order.paid, filter: "data.amount > 10" }
 steps:
   - { id: pay, uses: sql/execute, timeout: 5s, query: "select 1" }
 """,
+    "events.yaml": """\
+events:
+  - type: order.lost
+    schema: { type: object, required: [amount], properties: { amount: { anyOf: [{ minimum: 5 }, { type: string }] } } }
+""",
 }
 GOOD: Mapping[str, Any] = {
     "id": "order-1",
@@ -106,6 +111,13 @@ async def test_d14_a_tombstone_is_a_dead_letter_with_its_own_code_and_the_next_r
         (None, 0, "undecodable"),
         (None, 2, "undecodable"),
     ]
+    assert len(stage.tables.live) == 1
+
+
+async def test_an_event_that_does_not_fit_its_schema_is_a_dead_letter_whoever_wanted_it() -> None:
+    stage = await staged()
+    await stage.ingest([record(0, event(type="order.lost", data={"amount": 1})), record(1, event())])
+    assert stage.codes == ["E_EVENT_SCHEMA"]
     assert len(stage.tables.live) == 1
 
 
@@ -282,8 +294,8 @@ async def test_the_sums_of_a_poll_agree_and_a_second_reading_adds_nothing(
     poll = [record(at, *one) for at, one in enumerate(written)]
     await stage.ingest(poll)
     assert stage.tables.progress[TOPIC, 0].next_offset == len(poll)
-    undecodable = [one for one in stage.letters if one.reason == "undecodable"]
-    assert len(poll) == len(undecodable) + stage.counted("events_taken_total")
+    untaken = [one for one in stage.letters if one.reason == "undecodable" or one.error_code == "E_EVENT_SCHEMA"]
+    assert len(poll) == len(untaken) + stage.counted("events_taken_total")
     refused = sum(stage.counted_by("records_refused_total", code) for code in set(stage.codes))
     assert len(stage.letters) == refused
     outcomes = sum(stage.counted_by("direct_records_total", outcome) for outcome in OUTCOMES)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from processors.ports.redrives import Candidate
-from processors.runtime.redriving import MOST_REDRIVES, Plan, Rules, letter_filter, letters_a_second
+from processors.ports.redrives import Candidate, DueRedrive, WaitingLetter
+from processors.runtime.redriving import MOST_REDRIVES, Plan, Rules, letter_filter, letters_a_second, step_of
 from schemas.errors import Refused
 from tests.unit.gateway.catalogs import PROJECT, snapshot_of
 
@@ -169,3 +169,24 @@ def test_rates_are_letters_a_second(text: str, rate: float) -> None:
 def test_what_is_no_rate_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(Refused, match="20/s"):
         letters_a_second(text)
+
+
+async def test_what_was_accepted_is_run_again_whatever_its_schema_asks_now() -> None:
+    """As with filters: an event that was taken stays taken."""
+    declared = "events:\n  - {type: order.paid, schema: {required: [customer]}}\n"
+    due = DueRedrive("rdr_1", PROJECT, "ana", "mended", allow_stale=False, rate=1.0, done=0, allowed=1, created_at=NOW)
+    envelope = ENVELOPE.replace('"shop"', f'"{PROJECT}"')
+    waiting = WaitingLetter("dlq_1", "run_1", "wf_orders", "trg_orders", envelope)
+    step = await step_of(snapshot_of({**FILES, "events.yaml": declared}), due, [waiting], nothing_stored)
+    assert [one.run.input for one in step.redriven] == ['{"total":7,"big":1180591620717411303424}']
+    assert step.refused == []
+
+
+async def nothing_stored(reference: object) -> bytes:
+    raise AssertionError(reference)
+
+
+def test_a_record_that_did_not_fit_its_schema_was_never_accepted() -> None:
+    made = plan()
+    made.look_at([letter(run_id=None, workflow_id=None, trigger_id=None, error_code="E_EVENT_SCHEMA")])
+    assert made.skipped == {"never_accepted": 1}
