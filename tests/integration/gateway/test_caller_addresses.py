@@ -1,8 +1,12 @@
 """Addresses of callers at a gateway: tokens of certain networks, and what a header can do about it."""
 
+import asyncio
+import json
+
 import pytest
 from structlog.testing import capture_logs
 
+from ops.cli.app import run
 from processors.gateway.limits import Limits
 from processors.ports.addresses import networks_of
 from schemas.errors import Refused
@@ -68,3 +72,18 @@ async def test_a_token_of_a_network_that_is_none_is_not_made(gateway: Gateway, n
         await gateway.tokens.create_token(PROJECT, "office", ["automation:read"], networks=[OFFICE, network])
     assert caught.value.code == "E_INVALID_PARAMETER"
     assert await gateway.rows("select from automation.tokens where name = 'office'") == []
+
+
+async def test_the_guides_command_makes_a_token_of_that_network_as_printed(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    line = "auth token create --name ci-deploy-automation --scope automation:write --expires 30d --allow-cidr"
+    monkeypatch.setenv("A44_POSTGRES_DSN", gateway.dsn)
+    monkeypatch.setenv("A44_PROJECT", PROJECT)
+    assert await asyncio.to_thread(run, [*line.split(), OFFICE]) == 0
+    token = capfd.readouterr().out.strip()
+    answer = await gateway.call("GET", WHOAMI, token=token)
+    assert (answer.status, answer.code) == (403, "E_TOKEN_ADDRESS")
+    audit = "select details from automation.audit_log where action = 'token.create' order by audit_id desc limit 1"
+    [row] = await gateway.rows(audit)
+    assert json.loads(row["details"])["networks"] == [OFFICE]
