@@ -16,6 +16,7 @@ from ops.cli import (
     configuration,
     dead_letters,
     doctor,
+    event_types,
     events,
     inspection,
     listening,
@@ -47,6 +48,7 @@ automation = new_group(help="Publish workflows, start runs, inspect them, send e
 listening.register(webhooks.group)
 automation.add_typer(webhooks.group, name="webhook")
 resending.register(events.group)
+event_types.register(events.group)
 automation.add_typer(events.group, name="events")
 automation.add_typer(triggers.group, name="trigger")
 automation.add_typer(dead_letters.group, name="dlq")

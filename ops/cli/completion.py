@@ -201,6 +201,11 @@ def _triggers(client: Client) -> Iterator[Candidate]:
         yield str(row["trigger_id"]), f"{row.get('type')} {row.get('workflow_id')}"
 
 
+def _event_types(client: Client) -> Iterator[Candidate]:
+    for row in client.event_types():
+        yield str(row["event_type"]), f"version {row.get('version')}"
+
+
 def _profiles() -> list[Candidate]:
     return [(name, login.project) for name, login in read_credentials().profiles.items()]
 
@@ -225,4 +230,5 @@ _LIVE: Mapping[str | None, Callable[[Client], Iterator[Candidate]]] = {
     "RUN": _runs,
     "WORKFLOW": _workflows,
     "TRIGGER": _triggers,
+    "TYPE": _event_types,
 }

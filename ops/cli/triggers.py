@@ -62,8 +62,8 @@ def try_event(
     output.line(f"{fires} of {len(rows)} triggers start a run for {printable(str(found.get('event_type')))}")
     schema = found.get("schema")
     if schema is not None:
-        fits = "fits" if schema.get("fits") else "does not fit"
-        output.line(f"its data {fits} version {schema.get('version')} of the schema of its type")
+        fits = "fits" if schema.get("fits") else f"does not fit, at {schema.get('path') or 'its top'},"
+        output.line(printable(f"its data {fits} version {schema.get('version')} of the schema of its type"))
     told = [
         [
             "yes" if row.get("fires") else "no",

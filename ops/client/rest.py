@@ -66,6 +66,13 @@ class Client:
     def triggers(self) -> list[dict[str, Any]]:
         return self._list("/triggers")
 
+    def event_types(self) -> list[dict[str, Any]]:
+        return self._list("/event-types")
+
+    def event_type(self, name: str) -> dict[str, Any]:
+        """With its schema."""
+        return self._object("GET", f"/event-types/{quote(name, safe='')}")
+
     def misses(self, trigger_id: str, limit: int) -> list[dict[str, Any]]:
         """What a trigger's filter let pass by, the newest first."""
         return self._list(f"/triggers/{quote(trigger_id, safe='')}/misses?limit={limit}")

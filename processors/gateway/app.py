@@ -17,6 +17,7 @@ from processors.gateway.callers import Callers
 from processors.gateway.catalog_view import CatalogView
 from processors.gateway.connections import Connections
 from processors.gateway.dead_letters import DeadLetterViews
+from processors.gateway.event_types import EventTypes
 from processors.gateway.events import Events
 from processors.gateway.health import Health
 from processors.gateway.hooks import Hooks
@@ -99,6 +100,7 @@ def build_app(
 
 def _routes(parts: Parts) -> list[web.RouteDef]:
     publications, runs, health, events = Publications(parts), RunViews(parts), Health(parts), Events(parts)
+    types = EventTypes(parts)
     post = partial(web.post, expect_handler=answer_expectation)
     return [
         web.get("/healthz", health.alive),
@@ -112,6 +114,8 @@ def _routes(parts: Parts) -> list[web.RouteDef]:
         web.get(f"{_API}/triggers/{{trigger}}/misses", publications.misses),
         post(f"{_API}/triggers/test", TriggerTests(parts).test),
         post(f"{_API}/triggers/{{trigger}}/rotate", publications.rotate),
+        web.get(f"{_API}/event-types", types.list_types),
+        web.get(f"{_API}/event-types/{{type}}", types.show),
         post(f"{_API}/events", events.publish),
         web.get(f"{_API}/events/{{event}}", events.show),
         post(f"{_API}/workflows/{{workflow}}/runs", ManualRuns(parts).start),

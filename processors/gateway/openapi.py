@@ -80,6 +80,10 @@ _BATCH = _object(
 )
 _CLOUD_EVENT = _object({"specversion": {"const": "1.0"}, "id": _NAME, "source": _NAME, "type": _NAME}, {"data": {}})
 _EVENT_FORMS = {NDJSON[0]: _TEXT, STRUCTURED: _CLOUD_EVENT, BATCH: _list({})}
+_EVENT_TYPE = _object(
+    {"event_type": _TEXT, "version": {"type": "integer"}, "words": {"enum": ["json-schema", "avro"]},
+     "compatibility": {"enum": ["backward", "none"]}}
+)  # fmt: skip
 _RUN = _object(
     {"run_id": _TEXT, "state": _TEXT, "where": _TEXT},
     {"attempts": _list({"type": "object"}), "late_attempts": _list({"type": "object"}), "input": {}, "result": {}},
@@ -162,6 +166,11 @@ OPERATIONS: Final[Sequence[Operation]] = (
         {200: _object({"trigger_id": _TEXT, "path": _TEXT, "secret": _TEXT, "secret_number": {"type": "integer"},
                        "old_secret_ends_at": {"type": ["string", "null"]}})},
         "write", RotationFields, is_body_needed=False, problems=_BODY_PROBLEMS,
+    ),
+    Operation("get", f"{API}/event-types", "The event types that are declared", {200: _list(_EVENT_TYPE)}),
+    Operation(
+        "get", f"{API}/event-types/{{type}}", "One event type, with its schema as it was declared",
+        {200: {"allOf": [_EVENT_TYPE, _object({"schema": {}})]}},
     ),
     Operation(
         "post", f"{API}/events", "Publish an event, or many at once", {202: _ACCEPTED, 200: _ACCEPTED, 207: _BATCH},

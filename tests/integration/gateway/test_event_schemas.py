@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from processors.ports.tokens import READ
 from tests.integration.gateway.conftest import Answer, Gateway
 
 FLOW = """
@@ -142,3 +143,21 @@ async def test_an_event_is_tried_on_the_schema_of_its_type(gateway: Gateway) -> 
     fit = (await gateway.call("POST", path, json={"type": "order.paid", "data": {"amount": 1}})).body
     assert fit["schema"] == {"version": 1, "fits": True}
     assert (await gateway.call("POST", path, json={"type": "order.other", "data": 1})).body["schema"] is None
+
+
+async def test_event_types_are_listed_and_shown_as_they_were_declared(gateway: Gateway) -> None:
+    await gateway.publish(FILES)
+    avro = "{type: record, name: Order, fields: [{name: n, type: long}]}"
+    await gateway.publish({"more.yaml": f"events:\n  - {{type: avro, avro: {avro}, compatibility: none}}\n"})
+    listed = await gateway.call("GET", "/v1/automation/event-types")
+    assert [one["event_type"] for one in listed.body] == sorted(["avro", *TYPES])
+    assert listed.body[0] == {"event_type": "avro", "version": 1, "words": "avro", "compatibility": "none"}
+    shown = await gateway.call("GET", "/v1/automation/event-types/order.paid")
+    assert (shown.body["words"], shown.body["schema"]["required"]) == ("json-schema", ["amount"])
+    assert (await gateway.call("GET", "/v1/automation/event-types/avro")).body["schema"]["name"] == "Order"
+    gone = await gateway.call("GET", "/v1/automation/event-types/order.payed")
+    assert (gone.status, gone.code, "order.paid" in gone.body["detail"]) == (404, "E_NOT_FOUND", True)
+    other = await gateway.call(
+        "GET", "/v1/automation/event-types", token=await gateway.tokens.create_token("pj_other", "t", [READ])
+    )
+    assert other.body == []

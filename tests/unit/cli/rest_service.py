@@ -22,6 +22,7 @@ TOKEN = "a44_known-token"
 SECRET = b"\x07" * 32
 PROJECT = "pj_shop"
 RUN = "run_01J9XQ7M4K00000000000000AA"
+EVENT_TYPE = {"event_type": "order.paid", "version": 2, "words": "json-schema", "compatibility": "backward"}
 
 
 @dataclass
@@ -114,6 +115,8 @@ class Handler(BaseHTTPRequestHandler):
                 200, [{"event_id": "evt_1", "event_type": "a.b", "idempotency_key": "k"}]
             ),
             "triggers/test": self._test,
+            "event-types": lambda _: self._json(200, [EVENT_TYPE]),
+            "event-types/order.paid": lambda _: self._json(200, {**EVENT_TYPE, "schema": {"type": "object"}}),
             "runs": self._runs,
         }
         handler = handlers.get(name) or self._nested(name)
@@ -150,7 +153,9 @@ class Handler(BaseHTTPRequestHandler):
             "why": "too old",
             "code": "E_EVENT_TOO_OLD",
         }
-        self._json(200, {"event_type": json.loads(request.body)["type"], "triggers": [told, other]})
+        schema = {"version": 2, "fits": False, "code": "E_EVENT_SCHEMA", "why": "too small", "path": "/n"}
+        event_type = json.loads(request.body)["type"]
+        self._json(200, {"event_type": event_type, "schema": schema, "triggers": [told, other]})
 
     def _publish(self, request: Seen) -> None:
         files = json.loads(request.body)["files"]

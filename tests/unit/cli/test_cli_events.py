@@ -202,3 +202,15 @@ def test_a_terminal_is_shown_how_far_it_is(
     outcome = a44(*SEND, "--file", "events.ndjson")
     assert "2/2" in outcome.err
     assert [line.split()[0] for line in outcome.out.splitlines()] == ["1/2", "2/2"]  # a pipe gets its lines whole
+
+
+def test_event_types_are_listed_and_one_is_shown_with_its_schema(a44: Command, logged_in: RestService) -> None:
+    listed = a44("automation", "events", "types")
+    assert (listed.code, listed.out.splitlines()[0]) == (0, "1 event type")
+    assert listed.out.splitlines()[-1].split() == ["order.paid", "2", "json-schema", "backward"]
+    shown = a44("automation", "events", "types", "order.paid").out.splitlines()
+    assert shown[0] == "order.paid, version 2: json-schema, compatibility backward"
+    assert json.loads("".join(shown[1:])) == {"type": "object"}
+    assert a44("automation", "events", "types", "order.paid", "--json").document["schema"] == {"type": "object"}
+    assert a44("automation", "events", "types", "--json").document[0]["version"] == 2
+    assert a44("automation", "events", "types", "order.gone").code != 0

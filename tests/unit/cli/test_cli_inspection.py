@@ -156,6 +156,7 @@ def test_triggers_are_tried_on_an_event(a44: Command, logged_in: RestService, tm
     event.write_text('{"type": "order.paid", "data": {"n": 12345678901234567890}}')
     outcome = a44("automation", "trigger", "test", "--event", str(event))
     assert outcome.out.splitlines()[0] == "1 of 2 triggers start a run for order.paid"
+    assert outcome.out.splitlines()[1] == "its data does not fit, at /n, version 2 of the schema of its type"
     assert "too old [E_EVENT_TOO_OLD]" in outcome.out
     assert a44("automation", "trigger", "test", "--event", str(event), "--json").document["triggers"][0]["fires"]
     assert logged_in.state.seen[-1].body == event.read_bytes()
