@@ -39,6 +39,7 @@ class Faults:
             "record_lost": self._record_lost,
             "flaky_broker": self._flaky_broker,
             "repeated_delivery": self._repeated_delivery,
+            "storage_away": self._storage_away,
             "host_lost": self._host_lost,
             "liveness_lost": self._liveness_lost,
             "cancel": lambda _: people.cancel(),
@@ -54,6 +55,7 @@ class Faults:
         site.network.weather.slow = site.network.weather.bumpy = 0.0
         site.broker.flaky = site.broker.repeating = site.broker.losing = 0.0
         site.broker.come_back()
+        site.storage.is_up = True
         for node in self._nodes:
             node.resume()
             node.start()
@@ -171,6 +173,10 @@ class Faults:
     def _repeated_delivery(self, seconds: float) -> None:
         self._site.broker.repeating = 0.3
         self._later(seconds, lambda: setattr(self._site.broker, "repeating", 0.0))
+
+    def _storage_away(self, seconds: float) -> None:
+        self._site.storage.is_up = False
+        self._later(seconds, lambda: setattr(self._site.storage, "is_up", True))
 
     def _host_lost(self, seconds: float) -> None:
         bodies = [node.bodies for node in self._nodes if node.process.life is Life.RUNNING and node.bodies]

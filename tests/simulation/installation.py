@@ -1,4 +1,6 @@
-"""What is published in every simulation: two workflows on one event, one of them in order, and the topics."""
+"""What is published in every simulation: two workflows on one event, one of them in order, another on an event of its
+own, and the topics.
+"""
 
 from functools import cache
 
@@ -8,8 +10,10 @@ from topology.topics import Topics, TopicSpec
 
 PROJECT = "pj_shop"
 EVENT_TYPE = "order.paid"
+LOOSE_TYPE = "order.noted"  # no order is kept among its runs
 ORDERED, LOOSE = "q_orders", "q_notices"
 TOPICS = Topics("sim")
+DELAYS = dict(zip(TOPICS.retries(), (1.0, 3.0, 8.0), strict=True))  # shorter than in truth: faults do not last long
 FILES = {
     "orders.yaml": """\
 name: settle-order
@@ -31,6 +35,14 @@ steps:
 name: notify-buyer
 version: 1
 trigger: { event: order.paid }
+queue: q_notices
+steps:
+  - { id: send, uses: sql/execute, timeout: 5s, query: "select 1" }
+""",
+    "notes.yaml": """\
+name: note-order
+version: 1
+trigger: { event: order.noted }
 queue: q_notices
 steps:
   - { id: send, uses: sql/execute, timeout: 5s, query: "select 1" }
@@ -59,6 +71,7 @@ class PublishedCatalog:
 
 
 def specs(partitions: int) -> list[TopicSpec]:
-    return [TopicSpec(name, partitions, 1) for name in (TOPICS.events, TOPICS.commands, TOPICS.run_events)] + [
-        TopicSpec(TOPICS.dead_letters, 1, 1)
+    spread = (TOPICS.events, TOPICS.commands, TOPICS.run_events)
+    return [TopicSpec(name, partitions, 1) for name in spread] + [
+        TopicSpec(name, 1, 1) for name in (TOPICS.dead_letters, *DELAYS)
     ]

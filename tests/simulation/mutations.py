@@ -1,9 +1,13 @@
 """Adapters and roles that break one rule each, to show that the simulation would notice."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from processors.executor.effects import Waiting
 from processors.executor.executor import Executor
+from processors.ingest.ingest import Ingest
+from processors.ingest.postponing import Source
+from processors.ingest.reading import Read, Reader
 from processors.ports.ingest import Committed, Harvest, event_of
 from processors.ports.journal import Batch, Claim
 from processors.ports.relay import Cursor, OutboxRow, Progress, Unread
@@ -74,6 +78,20 @@ class ForgetfulIngestLog(MemoryIngestLog):
         for one in harvest.arrivals:
             tables.inbox.pop(event_of(one), None)
         return super().apply(tables, xid, harvest)
+
+
+class ForgettingIngestLog(MemoryIngestLog):
+    """Moves its offsets past what is put off, and keeps no letter of it."""
+
+    def apply(self, tables: Tables, xid: int, harvest: Harvest) -> Committed:
+        return super().apply(tables, xid, replace(harvest, postponed=[]))
+
+
+class PassingIngest(Ingest):
+    """Puts off whatever cannot be read, as if it had been passed before."""
+
+    def _decide(self, harvest: Harvest, reader: Reader, source: Source, read: Read) -> bool:
+        return super()._decide(harvest, reader, source._replace(tries=source.tries or 1), read)
 
 
 class HastySchedule(MemorySchedule):

@@ -9,6 +9,7 @@ from ops.composition.hints import CommandHints
 from processors.adapters.postgres.wakeups import Channel
 from processors.executor.executor import Executor
 from processors.ingest.ingest import Ingest
+from processors.ingest.retries import Retries
 from processors.ports.door import Acceptance, Answer
 from processors.ports.streams import Record
 from processors.relay.relay import run_relay
@@ -17,7 +18,7 @@ from processors.scheduler.scheduler import Scheduler
 from schemas.commands import StepCommand, decode_commands
 from schemas.errors import Unavailable
 from tests.simulation.bodies import SimulatedBodies
-from tests.simulation.installation import TOPICS, PublishedCatalog, specs
+from tests.simulation.installation import DELAYS, TOPICS, PublishedCatalog, specs
 from tests.simulation.memory.broker import Broker
 from tests.simulation.memory.database import Database
 from tests.simulation.memory.door import MemoryDoor
@@ -26,6 +27,7 @@ from tests.simulation.memory.journal import MemoryJournal
 from tests.simulation.memory.network import Network
 from tests.simulation.memory.relay_store import MemoryRelayStore
 from tests.simulation.memory.schedule import MemorySchedule
+from tests.simulation.memory.storage import MemoryStorage
 from tests.simulation.memory.streams import MemoryAdmin, MemoryConsumer, MemoryProducer
 from tests.simulation.scenario import Scenario
 from tests.simulation.virtual_time import Life, Process
@@ -44,6 +46,7 @@ class Parts:
     schedule: Callable[[Database], MemorySchedule] = MemorySchedule
     relay_store: Callable[[Database, float], MemoryRelayStore] = MemoryRelayStore
     executor: Callable[..., Executor] = Executor
+    ingest: Callable[..., Ingest] = Ingest
 
 
 class Wakes:
@@ -75,6 +78,7 @@ class Site:
         self.broker = broker
         self.parts = parts
         self.wakes = wakes
+        self.storage = MemoryStorage(network)
         self.make_bodies: Callable[[Executor], SimulatedBodies]
         self.on_death: Callable[[str, BaseException], None]
 
@@ -171,8 +175,13 @@ async def ingest(node: Node) -> None:
     site = node.site
     log = site.parts.ingest_log(site.database, TOPICS.dead_letters, DAY_SECONDS)
     await log.open()
-    handler = Ingest(log, CurrentCatalog(PublishedCatalog()), site.hints())  # type: ignore[arg-type]
-    await MemoryConsumer(site.broker, "ingest", TOPICS.events, handler, log, MOST_RECORDS).run(node.stop)
+    catalog = CurrentCatalog(PublishedCatalog())  # type: ignore[arg-type]
+    handler = site.parts.ingest(log, catalog, site.hints(), storage=site.storage, delays=DELAYS)
+    handlers = {TOPICS.events: handler, **dict.fromkeys(DELAYS, Retries(handler))}
+    readers = [
+        MemoryConsumer(site.broker, f"ingest.{topic}", topic, one, log, MOST_RECORDS) for topic, one in handlers.items()
+    ]
+    await asyncio.gather(*(reader.run(node.stop) for reader in readers))
 
 
 async def scheduler(node: Node) -> None:

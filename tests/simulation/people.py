@@ -1,6 +1,7 @@
 """Those outside: callers who send until they are answered, producers who write to Kafka, operators who cancel."""
 
 import asyncio
+import hashlib
 from contextlib import suppress
 
 from processors.adapters.postgres.wakeups import Channel
@@ -8,18 +9,19 @@ from processors.ports.door import Acceptance, Answer
 from processors.ports.journal import Mail
 from processors.ports.streams import Delivery, Outgoing
 from processors.runtime.matching import manual_run
-from schemas.envelope import Envelope, body_hash, encode_envelope
+from schemas.envelope import Envelope, body_hash, encode_envelope, referring
 from schemas.errors import Unavailable
 from schemas.ids import new_event_id
+from schemas.stored_bodies import Reference, StoredBody
 from tests.simulation.book import Book, Promise
-from tests.simulation.installation import EVENT_TYPE, PROJECT, TOPICS, snapshot
+from tests.simulation.installation import EVENT_TYPE, LOOSE_TYPE, PROJECT, TOPICS, snapshot
 from tests.simulation.memory.streams import MemoryProducer
 from tests.simulation.memory.tables import Tables
 from tests.simulation.nodes import Node, Site
 from tests.simulation.scenario import Sending
 
 PATIENCE_SECONDS = 4.0
-OCCURRED_AT = "2026-07-31T23:58:00Z"
+OCCURRED_AT, DAY = "2026-07-31T23:58:00Z", "20260731"
 
 
 class People:
@@ -72,7 +74,7 @@ class People:
         sending = promise.sending
         event_id = new_event_id(int(node.door.now().timestamp() * 1000))
         self._book.draw(promise, event_id)
-        data, key = f'{{"script":{sending.number}}}', f"key-{sending.number}"
+        data, key = _data(sending), f"key-{sending.number}"
         if sending.kind == "manual":
             run = manual_run(
                 snapshot(),
@@ -93,7 +95,7 @@ class People:
             event_id,
             sending.lane,
             None,
-            envelope=encode_envelope(_envelope(sending, event_id, key, data)),
+            envelope=encode_envelope(self._envelope(sending, event_id)),
         )
 
     async def _produce(self, promise: Promise) -> None:
@@ -103,13 +105,31 @@ class People:
         event_id = promise.event_id or new_event_id(millis)
         promise.event_id = event_id
         self._book.draw(promise, event_id)
-        envelope = _envelope(sending, event_id, f"key-{sending.number}", f'{{"script":{sending.number}}}')
+        envelope = self._envelope(sending, event_id)
         record = Outgoing(TOPICS.events, sending.lane.encode(), encode_envelope(envelope))
         while True:
             answers = await producer.send([record])
             if isinstance(answers[0], Delivery):
                 return
             await asyncio.sleep(self._network.between(0.1, 1.0))
+
+    def _envelope(self, sending: Sending, event_id: str) -> Envelope:
+        data = _data(sending)
+        plain = Envelope(
+            id=event_id,
+            type=LOOSE_TYPE if sending.is_loose else EVENT_TYPE,
+            idempotency_key=f"key-{sending.number}",
+            partition_key=sending.lane,
+            occurred_at=OCCURRED_AT,
+            data=data,
+            project_id=PROJECT,
+        )
+        if not sending.is_large:
+            return plain
+        body = StoredBody(Reference(DAY, PROJECT, hashlib.sha256(data.encode()).hexdigest()), data.encode())
+        self._site.storage.keep(body)
+        self._book.stored[str(body.reference)] = data
+        return referring(plain, body)
 
     def cancel(self) -> None:
         """The wish of an operator, in the mail of a run that lives."""
@@ -133,13 +153,5 @@ class People:
         self._site.wakes.wake(Channel.MAIL)
 
 
-def _envelope(sending: Sending, event_id: str, key: str, data: str) -> Envelope:
-    return Envelope(
-        id=event_id,
-        type=EVENT_TYPE,
-        idempotency_key=key,
-        partition_key=sending.lane,
-        occurred_at=OCCURRED_AT,
-        data=data,
-        project_id=PROJECT,
-    )
+def _data(sending: Sending) -> str:
+    return f'{{"script":{sending.number}}}'

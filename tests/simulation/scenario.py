@@ -26,6 +26,7 @@ FAULTS = {
     "record_lost": 5,
     "flaky_broker": 6,
     "repeated_delivery": 8,
+    "storage_away": 14,
     "host_lost": 8,
     "liveness_lost": 5,
     "cancel": 10,
@@ -34,13 +35,17 @@ FAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """One event. `copies` are sent at once; `kind` is a published event, a manual run or a record straight to Kafka."""
+    """One event. `copies` are sent at once; `kind` is a published event, a manual run or a record straight to Kafka.
+    Data that is `large` lies in storage; a `loose` event makes no run that keeps an order.
+    """
 
     number: int
     at: float
     kind: str
     lane: str
     copies: int
+    is_large: bool = False
+    is_loose: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,9 @@ def draw(seed: int, faults: Sequence[str] = ()) -> Scenario:
         made.scripts.append(_script(dice))
         kind = dice.choices(["event", "manual", "direct"], [6, 2, 2])[0]
         copies = dice.choices([1, 2, 3], [7, 2, 1])[0]
-        made.sendings.append(Sending(number, dice.uniform(0.1, 10.0), kind, dice.choice(lanes), copies))
+        at, lane = dice.uniform(0.1, 10.0), dice.choice(lanes)
+        is_large, is_loose = (dice.random() < 0.3, dice.random() < 0.4) if kind != "manual" else (False, False)
+        made.sendings.append(Sending(number, at, kind, lane, copies, is_large, is_loose))
     kinds = list(faults or FAULTS)
     weights = [FAULTS[kind] for kind in kinds]
     for _ in range(MOST_FAULTS if faults else dice.randint(1, MOST_FAULTS)):

@@ -19,7 +19,7 @@ from processors.relay.numbering import SEQ_HEADER
 from tests.simulation.bodies import SimulatedBodies
 from tests.simulation.book import Book
 from tests.simulation.faults import Faults
-from tests.simulation.installation import LOOSE, ORDERED, PROJECT, TOPICS, specs
+from tests.simulation.installation import DELAYS, LOOSE, ORDERED, PROJECT, TOPICS, specs
 from tests.simulation.invariants import NO_ROLE_DIES, Invariants, Violation
 from tests.simulation.memory.broker import Broker
 from tests.simulation.memory.database import Database
@@ -83,7 +83,7 @@ class Simulation:
             self.database.tables.queues[project, name] = Queue(limit, name == ORDERED, scenario.max_attempts)
         self.broker = Broker(self.network, self.invariants.record_written)
         self.broker.ensure(specs(scenario.partitions))
-        self.broker.lossy_topics = frozenset({TOPICS.events, TOPICS.commands})
+        self.broker.lossy_topics = frozenset({TOPICS.events, TOPICS.commands, *DELAYS})
         wakes = Wakes(self.network, scenario.lost_wakes)
         self.site = Site(scenario, self.network, self.database, self.broker, parts, wakes)
         self.site.make_bodies, self.site.on_death = self._bodies, self._died

@@ -64,6 +64,12 @@ CASES = {
     "an ingest that forgets what it has seen": Case(
         Parts(ingest_log=mutations.ForgetfulIngestLog), found_by(EXACT_RUNS, TERMINAL_STAYS, NO_ROLE_DIES)
     ),
+    "an ingest that keeps nothing of what it puts off": Case(
+        Parts(ingest_log=mutations.ForgettingIngestLog), found_by(EXACT_RUNS), ("storage_away",)
+    ),
+    "an ingest that lets others pass what keeps its order": Case(
+        Parts(ingest=mutations.PassingIngest), found_by(LANE_ORDER), ("storage_away",)
+    ),
     "a scheduler that grants the runs of live sessions again": Case(
         Parts(schedule=mutations.HastySchedule), found_by(LIVE_FENCE, ONE_OWNER)
     ),
