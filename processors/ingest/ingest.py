@@ -133,7 +133,7 @@ class Ingest:
             if step.record.partition in held:
                 continue
             if found is not None and not self._decide(harvest, reader, *found):
-                held[step.record.partition] = self._hold(step.record, found[1].away)
+                held[step.record.partition] = Later(step.record.offset, HOLD_SECONDS)
                 continue
             harvest.reached[step.record.partition] = step.reached
             if step.missing is not None:
@@ -156,9 +156,11 @@ class Ingest:
         letter = None
         if may_wait_elsewhere(reader.snapshot, source, envelope):
             letter = self._ladder.letter(source, read.away.code, reader.now)
-        if letter is not None:
-            harvest.postponed.append(letter)
-        return letter is not None
+        if letter is None:
+            self._tell_hold(source.record, read.away)
+            return False
+        harvest.postponed.append(letter)
+        return True
 
     def _give_up(
         self, harvest: Harvest, snapshot: CatalogSnapshot, source: Source, read: Read, away: Unavailable
@@ -174,10 +176,10 @@ class Ingest:
         place = {"partition": step.record.partition, "offset": step.record.offset}
         _log.error("relay_gap", **place, expected=step.missing, seen=step.reached.followed.seen)
 
-    def _hold(self, record: Record, away: Unavailable | None) -> Later:
+    def _tell_hold(self, record: Record, away: Unavailable) -> None:
         place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
-        _log.warning("partition_waits", reason=str(away), **place)
-        return Later(record.offset, HOLD_SECONDS)
+        _log.warning("partition_waits", code=away.code, reason=away.message, **place)
+        self.measures.count("partition_waits_total", 1, away.code)
 
     async def _write(self, harvest: Harvest) -> None:
         crash_points.reach("after_poll_before_commit")

@@ -91,6 +91,11 @@ MEASURES: Mapping[str, Measure] = {
     "records_postponed_total": Measure(
         Kind.COUNTER, "times a record was put off to a retry topic, by the code of what was away", ("code",)
     ),
+    "partition_waits_total": Measure(
+        Kind.COUNTER,
+        "times a partition was left where it stands, as its next record needs what is away and must not be passed",
+        ("code",),
+    ),
     "partitions_ahead_days": Measure(
         Kind.GAUGE, "for how many days from now a table has a partition for every instant", ("table",)
     ),

@@ -237,6 +237,7 @@ async def test_a_record_whose_lane_keeps_its_order_is_never_passed(stage: Stage)
     assert [read_letter(one.headers).offset for one in stage.letters("retry.10s")] == [0]
     assert {event_id for _, event_id in stage.tables.inbox} == {"beside"}
     assert stage.tables.progress[TOPIC, 0].next_offset == 1
+    assert stage.measures.value("partition_waits_total", "E_STORAGE_UNAVAILABLE") == 1
 
 
 async def test_a_record_that_nobody_can_read_is_not_passed_as_long_as_any_queue_keeps_an_order(stage: Stage) -> None:
