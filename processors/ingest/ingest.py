@@ -21,7 +21,6 @@ from processors.ports.catalog import CatalogSnapshot
 from processors.ports.hints import Hints
 from processors.ports.ingest import Arrival, DeadRecord, Followed, Harvest, IngestLog, Reached, event_of
 from processors.ports.measures import Measures
-from processors.ports.relay import BATCH
 from processors.ports.runs import NewRun
 from processors.ports.schemas import Schemas
 from processors.ports.storage import Storage
@@ -34,11 +33,10 @@ from schemas.errors import AutomationError, Refused, Unavailable
 from schemas.ids import MAX_MILLIS, computed_dead_letter_id
 from schemas.kept_records import NOTHING_KEPT, kept
 from schemas.redacted_text import without_secrets
+from schemas.relay_numbers import number_of
 
-SEQ_HEADER = "a44-seq"
 EXHAUSTED = "max_attempts_exceeded"
 REASONS = {"E_EVENT_TOO_OLD": "event_too_old", "E_STORAGE_UNAVAILABLE": EXHAUSTED}
-MOST_SEQ_DIGITS = 18
 MOST_RECORDS = 1_000
 MOST_BYTES = 8_000_000
 HOLD_SECONDS = 2.0
@@ -112,7 +110,7 @@ class Ingest:
             for part in _parts(polled):
                 harvest = Harvest(topic)
                 going_on = [record for record in part if record.partition not in held]
-                await self._read(reader, await self._follow(topic, going_on, followed), harvest, held)
+                await self._read(reader, self._follow(going_on, followed), harvest, held)
                 if writing is not None:
                     await writing
                 writing = asyncio.create_task(self._write(harvest)) if harvest.reached else None
@@ -142,7 +140,9 @@ class Ingest:
         _fold_repetitions(harvest)
 
     def _source(self, step: _Step) -> Source:
-        return source_of(step.record) if self._ladder.has(step.record.topic) else Source(step.record, step.is_relayed)
+        if self._ladder.has(step.record.topic):
+            return source_of(step.record, is_relayed=step.is_relayed)
+        return Source(step.record, step.is_relayed)
 
     def _decide(self, harvest: Harvest, reader: Reader, source: Source, read: Read) -> bool:
         """Whether anything may be decided on the record: that it waits elsewhere, too."""
@@ -203,20 +203,16 @@ class Ingest:
         _log.error("dead_letters_not_written", topic=harvest.topic, partitions=partitions, reason=str(failure))
         return Unavailable("E_UNAVAILABLE", f"dead letters of {harvest.topic} cannot be written: {failure}")
 
-    async def _follow(self, topic: str, polled: Sequence[Record], followed: dict[int, Followed]) -> list[_Step]:
+    def _follow(self, polled: Sequence[Record], followed: dict[int, Followed]) -> list[_Step]:
         """How far each record leads, by the relay's numbers.
 
         Numbers only tell of gaps; what comes twice is known by its event id. Behind a gap nothing is decided: the
         relay goes back, and everything comes again in order. A gap is asked for where the numbers jump, so once.
         """
-        steps: list[_Step] = []
-        given: Mapping[int, int] | None = None
+        steps, key = list[_Step](), self._log.seal_key()
         for record in polled:
-            at, number = followed.get(record.partition, Followed()), _number(record)
-            if number is not None and number > at.seq + 1:
-                given = await self._log.given(topic) if given is None else given
-                if number > given.get(record.partition, 0) + BATCH:
-                    number = None  # never given: whoever may write to the topic may also write a number
+            at = followed.get(record.partition, Followed())
+            number = number_of(key, record.topic, record.partition, record.headers, record.value)
             missing: int | None = None
             is_behind_gap = number is not None and number > at.seq + 1
             if number is not None:
@@ -283,13 +279,6 @@ def _fold_repetitions(harvest: Harvest) -> None:
     """
     harvest.runs = list({run.run_id: run for run in reversed(harvest.runs)}.values())[::-1]
     harvest.postponed = list({letter.letter_id: letter for letter in harvest.postponed}.values())
-
-
-def _number(record: Record) -> int | None:
-    for name, value in record.headers:
-        if name == SEQ_HEADER and value and value.isdigit() and len(value) <= MOST_SEQ_DIGITS:
-            return int(value)
-    return None
 
 
 def _parts(polled: Sequence[Record]) -> Iterator[Sequence[Record]]:

@@ -20,6 +20,11 @@ from schemas.envelope import Envelope
 from schemas.errors import Refused
 from schemas.retry_letters import RetryLetter, headers_text, read_letter, routing_key
 
+_STRAY = Refused(
+    "E_ENVELOPE_INVALID",
+    "the record has no seal of the relay's; retry topics hold what ingest has put off, and nothing else: send events "
+    "to the events topic",
+)
 MOST_TRIES = 145  # the first two, and ten minutes each time until a day is over
 MOST_BYTES = 1_000_000  # what a topic takes as brokers are set up, with room for the frame around it
 
@@ -83,8 +88,10 @@ def may_wait_elsewhere(snapshot: CatalogSnapshot, source: Source, envelope: Enve
     return not keeps_order(snapshot, envelope)
 
 
-def source_of(record: Record) -> Source:
-    """What a record of a retry topic was at first."""
+def source_of(record: Record, *, is_relayed: bool) -> Source:
+    """What a record of a retry topic was at first; what the relay has not written there was put off by nobody."""
+    if not is_relayed:
+        return Source(record, is_relayed=False, fault=_STRAY)
     try:
         told = read_letter(record.headers)
     except Refused as fault:

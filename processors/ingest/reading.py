@@ -17,7 +17,7 @@ from processors.ports.schemas import Schemas
 from processors.ports.storage import Storage
 from processors.ports.streams import Record
 from processors.runtime.event_schemas import has_schema, unfitness
-from processors.runtime.matching import Miss, is_wanted, match
+from processors.runtime.matching import WEBHOOK, Miss, is_wanted, match
 from schemas.confluent import WriterSchema, schema_number
 from schemas.envelope import Envelope, reference_of
 from schemas.errors import Refused, Unavailable
@@ -144,10 +144,21 @@ class Reader:
         except Refused as refused:
             return Read(envelope, accepted, [refused])
 
+    def _unsigned(self, envelope: Envelope) -> Refused | None:
+        """A webhook's runs are those that its door has promised, to whom signed for them."""
+        trigger = self.snapshot.triggers.get((envelope.project_id, envelope.trigger_id or ""))
+        if trigger is None or trigger.type != WEBHOOK:
+            return None
+        return Refused(
+            "E_SIGNATURE",
+            f"the event names {trigger.trigger_id}, a webhook, which takes nothing but what its door has verified; "
+            "post it there, signed",
+        )
+
     def _matched(self, envelope: Envelope, accepted: datetime | None, stored: bytes | None) -> Read:
         millis = self._now_millis if accepted is None else _millis(accepted)
         if accepted is None:  # a door has asked that already, and keeps its word
-            unfit = unfitness(self.snapshot, envelope, stored)
+            unfit = self._unsigned(envelope) or unfitness(self.snapshot, envelope, stored)
             if unfit is not None:
                 return Read(envelope, unfit=unfit)
         try:

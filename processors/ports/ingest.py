@@ -133,8 +133,8 @@ class IngestLog(Positions, Protocol):
     def followed(self, topic: str) -> Mapping[int, Followed]:
         """The relay's numbers in each partition, as of the last `positions` and commits of this process."""
 
-    async def given(self, topic: str) -> Mapping[int, int]:
-        """The highest number that the relay has kept in each partition; it may have given `BATCH` more."""
+    def seal_key(self) -> bytes:
+        """The key under which the relay seals its numbers, as of the last `positions`."""
 
     async def commit(self, harvest: Harvest) -> Committed:
         """Keys, runs, grants, dead letters, what is put off, offsets and what the relay has to send again, in one

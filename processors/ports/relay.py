@@ -113,6 +113,9 @@ class RelayStore(Protocol):
     async def rows(self, cursor: Cursor, horizon: int, limit: int) -> list[OutboxRow]:
         """The next rows behind the cursor whose transaction is older than the horizon."""
 
+    async def seal_key(self) -> bytes:
+        """The key under which numbers are sealed, of this log."""
+
     async def numbers(self) -> dict[tuple[str, int], int]:
         """The last number given in each (topic, partition)."""
 

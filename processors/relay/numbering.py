@@ -12,8 +12,8 @@ import msgspec
 from processors.adapters.kafka.partitioner import murmur2
 from processors.ports.relay import Numbers, OutboxRow
 from processors.ports.streams import Outgoing
+from schemas.relay_numbers import sealed
 
-SEQ_HEADER: Final = "a44-seq"
 SHARD_HEADER: Final = "a44-shard"
 
 _headers = msgspec.json.Decoder(dict[str, str])
@@ -25,10 +25,11 @@ class Numbering:
         self._shard_header = (SHARD_HEADER, str(shard).encode())
         self._kept: dict[tuple[str, int], int] = {}
         self._fresh: dict[tuple[str, int], int] = {}
+        self._seal_key = b""
 
-    def begin(self, kept: Mapping[tuple[str, int], int]) -> None:
+    def begin(self, kept: Mapping[tuple[str, int], int], seal_key: bytes) -> None:
         """Count on from these numbers."""
-        self._kept, self._fresh = dict(kept), {}
+        self._kept, self._fresh, self._seal_key = dict(kept), {}, seal_key
 
     def begin_batch(self) -> None:
         self._fresh = {}
@@ -37,10 +38,11 @@ class Numbering:
         key = row.partition_key.encode()
         place = (row.topic, (_hash(key) & 0x7FFFFFFF) % partitions)
         number = self._fresh[place] = self._fresh.get(place, self._kept.get(place, 0)) + 1
-        own: tuple[tuple[str, bytes], ...] = ((SEQ_HEADER, b"%d" % number), self._shard_header)
+        others: tuple[tuple[str, bytes], ...] = (self._shard_header,)
         if row.headers is not None:
-            own += tuple((name, text.encode()) for name, text in _headers.decode(row.headers).items())
-        return Outgoing(row.topic, key, row.value, own, place[1])
+            others += tuple((name, text.encode()) for name, text in _headers.decode(row.headers).items())
+        own = sealed(self._seal_key, row.topic, place[1], number, row.value, others)
+        return Outgoing(row.topic, key, row.value, own + others, place[1])
 
     @property
     def of_batch(self) -> Numbers:

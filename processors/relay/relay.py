@@ -167,7 +167,7 @@ class _Relay:
         self._hear(hold)
 
     async def _begin(self, hold: Hold) -> None:
-        self._numbering.begin(await self._store.numbers())
+        self._numbering.begin(await self._store.numbers(), await self._store.seal_key())
         self._topics.expect(await self._store.topics())
         self._epoch, self._cursor, self._leads = hold.epoch, hold.cursor, True
         self._refused.clear()  # perhaps buried meanwhile, by another relay or by us without an answer

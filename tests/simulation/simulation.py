@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from processors.executor.executor import Executor
-from processors.relay.numbering import SEQ_HEADER
+from schemas.relay_numbers import SEQ_HEADER
 from tests.simulation.bodies import SimulatedBodies
 from tests.simulation.book import Book
 from tests.simulation.faults import Faults

@@ -34,6 +34,7 @@ class PostgresIngestLog:
         self._window = window
         self._clock = DatabaseClock()
         self._conn: AsyncConnection[TupleRow] | None = None
+        self._seal_key = b""
         self._topic_ids: dict[str, str] = {}
         self._followed: dict[str, dict[int, Followed]] = {}
         self._turn = asyncio.Lock()
@@ -44,9 +45,8 @@ class PostgresIngestLog:
     def followed(self, topic: str) -> Mapping[int, Followed]:
         return self._followed.get(topic, {})
 
-    async def given(self, topic: str) -> Mapping[int, int]:
-        rows = await self._ask("read_given", topic, "the relay's numbers in")
-        return dict(rows)
+    def seal_key(self) -> bytes:
+        return self._seal_key
 
     async def open(self) -> None:
         await self._connection()
@@ -58,6 +58,8 @@ class PostgresIngestLog:
     async def positions(self, topic: str, topic_id: str, partitions: Sequence[int]) -> Mapping[int, int]:
         """Where to go on. In a topic that was made again everything is read; the relay's numbers go on counting."""
         rows = await self._ask("read_progress", topic, "the offsets of")
+        ((key,),) = await self._ask("read_seal_key", topic, "who wrote the records of")
+        self._seal_key = bytes(key)
         self._topic_ids[topic] = topic_id
         self._followed[topic] = {
             partition: Followed(seq, seen if told_id == topic_id else seq) for partition, told_id, _, seq, seen in rows

@@ -76,6 +76,10 @@ class PostgresRelayStore:
         asked = {"xid": cursor.xid, "id": cursor.id, "horizon": horizon, "limit": limit}
         return [OutboxRow(*row) for row in await self._rows("next_rows", asked)]
 
+    async def seal_key(self) -> bytes:
+        ((key,),) = await self._rows("seal_key", {})
+        return bytes(key)
+
     async def numbers(self) -> dict[tuple[str, int], int]:
         return {(topic, partition): seq for topic, partition, seq in await self._rows("numbers", {})}
 

@@ -20,6 +20,8 @@ from processors.ingest.ingest import Ingest
 from processors.ports.runs import Grant
 from processors.ports.streams import Record
 from processors.runtime.current_catalog import CurrentCatalog
+from schemas.framing import Headers
+from schemas.relay_numbers import sealed
 from schemas.strict_json import MAX_DEPTH, MAX_DIGITS
 from tests.integration.gateway.conftest import PROJECT, Answer, Gateway
 
@@ -128,7 +130,7 @@ class Whole:
         self._log = log
         self._ingest = ingest
         self.numbers = itertools.count(1)
-        self._offset = 0
+        self._offset = self._number = 0
         self._published = (0, 0)
 
     async def by_webhook(self, text: str) -> Answer:
@@ -152,12 +154,18 @@ class Whole:
         )
         if rows:
             self._published = (rows[-1]["xid"], rows[-1]["id"])
-            await self.read([bytes(row["value"]) for row in rows])
+            await self.read([bytes(row["value"]) for row in rows], relayed=True)
 
-    async def read(self, values: Sequence[bytes]) -> list[Record]:
+    async def read(self, values: Sequence[bytes], *, relayed: bool = False) -> list[Record]:
         """Ingest takes records with these values."""
-        records = [Record("events", 0, self._offset + at, b"k", value, (), 0) for at, value in enumerate(values)]
-        self._offset += len(records)
+        records = []
+        for value in values:
+            headers: Headers = ()
+            if relayed:
+                self._number += 1
+                headers = sealed(self._log.seal_key(), "events", 0, self._number, value)
+            records.append(Record("events", 0, self._offset, b"k", value, headers, 0))
+            self._offset += 1
         await self._ingest(records)
         return records
 

@@ -13,11 +13,12 @@ from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
 from processors.adapters.postgres.ingest_log import PostgresIngestLog
 from processors.gateway.limits import Limits
-from processors.ingest.ingest import SEQ_HEADER, Ingest
+from processors.ingest.ingest import Ingest
 from processors.ports.runs import Grant
 from processors.ports.streams import Record
 from processors.runtime.current_catalog import CurrentCatalog
 from schemas.envelope import Envelope, decode_envelope, encode_envelope
+from schemas.relay_numbers import sealed
 from tests.integration.gateway.conftest import PROJECT, WORKFLOW, Answer, Gateway
 from tests.integration.gateway.histories import end_run
 
@@ -293,7 +294,15 @@ async def ingested(gateway: Gateway, *direct: bytes) -> None:
         known = await log.positions("events", "topic-1", [0])
         offset = known.get(0, 0)
         records = [
-            Record("events", 0, offset + n, b"k", value, ((SEQ_HEADER, b"%d" % (n + 1)),) if relayed else (), 0)
+            Record(
+                "events",
+                0,
+                offset + n,
+                b"k",
+                value,
+                sealed(log.seal_key(), "events", 0, n + 1, value) if relayed else (),
+                0,
+            )
             for n, value in enumerate(relayed or direct)
         ]
         await Ingest(log, CurrentCatalog(PostgresCatalog(pool)), Silent())(records)

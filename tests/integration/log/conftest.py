@@ -8,7 +8,7 @@ from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
 from processors.adapters.postgres.redrives import PostgresRedrives
 from tests.integration.log.lab import EVENTS, PROJECT, Lab, empty, open_lab
-from tests.integration.log.polls import FILTERED, FLOW, RECENT, SORTED, WATCHED, Stage
+from tests.integration.log.polls import FILTERED, FLOW, RECENT, SEAL_KEY, SORTED, WATCHED, Stage
 from tests.integration.log.yard import Yard
 from tests.support.databases import fresh_database
 
@@ -37,6 +37,7 @@ async def stage(lab: Lab) -> AsyncIterator[Stage]:
             "recent.yaml": RECENT,
             "watched.yaml": WATCHED,
         }
+        await lab.rows("update automation.installation set seal_key = %s", SEAL_KEY)
         await catalog.publish(PROJECT, flows, dev=False, actor="test")
         made = Stage(lab, await lab.ingest_log(), catalog)
         assert await made.log.positions(EVENTS, "topic-1", [0, 1]) == {}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.ingest_log import PostgresIngestLog
-from processors.ingest.ingest import SEQ_HEADER, Ingest
+from processors.ingest.ingest import Ingest
 from processors.ports.measures import Measures
 from processors.ports.runs import Grant
 from processors.ports.streams import Record
@@ -13,6 +13,7 @@ from processors.runtime.current_catalog import CurrentCatalog
 from schemas.envelope import Envelope, encode_envelope
 from schemas.framing import Headers
 from schemas.ids import new_event_id
+from schemas.relay_numbers import sealed
 from tests.integration.log.lab import EVENTS, PROJECT, Lab
 
 FLOW = """
@@ -86,6 +87,9 @@ class Told:
         self.grants += grants
 
 
+SEAL_KEY = b"of these tests".ljust(32)
+
+
 class Topic:
     """Makes the records of one partition as producers and the relay write them."""
 
@@ -99,7 +103,7 @@ class Topic:
         headers: Headers = ()
         if relayed:
             self.seq += 1
-            headers = ((SEQ_HEADER, str(self.seq).encode()),)
+            headers = sealed(SEAL_KEY, EVENTS, self.partition, self.seq, value or b"")
         made = Record(EVENTS, self.partition, self.offset, b"k", value, headers, self.millis)
         self.offset += 1
         return made

@@ -8,7 +8,7 @@ from typing import TypeVar
 from processors.ports.relay import Cursor, Hold, OutboxRow, Progress, Topic, Unread
 from schemas.errors import Unavailable
 from tests.simulation.memory.database import Connection, ConnectionLost, Database
-from tests.simulation.memory.tables import Place, Tables
+from tests.simulation.memory.tables import SEAL_KEY, Place, Tables
 
 Answer = TypeVar("Answer")
 MOST_CHECKPOINTS = 32
@@ -72,6 +72,9 @@ class MemoryRelayStore:
             return sorted(behind, key=lambda row: (row.xid, row.id))[:limit]
 
         return await self._look(rows)
+
+    async def seal_key(self) -> bytes:
+        return await self._look(lambda _: SEAL_KEY)
 
     async def numbers(self) -> dict[tuple[str, int], int]:
         return await self._look(lambda tables: dict(tables.numbers))

@@ -15,6 +15,7 @@ from processors.ports.runs import NewRun
 from schemas.records import Record
 from tests.simulation.virtual_time import Process
 
+SEAL_KEY = bytes(range(32))
 QueueId = tuple[str, str]
 LaneId = tuple[str, str, str]
 Place = tuple[str, int]  # topic, partition

@@ -17,8 +17,9 @@ from processors.runtime.current_catalog import CurrentCatalog
 from schemas.envelope import body_hash
 from schemas.errors import Unavailable
 from schemas.ids import new_event_id
+from schemas.relay_numbers import sealed
 from schemas.retry_letters import read_letter
-from tests.simulation.memory.tables import Key
+from tests.simulation.memory.tables import SEAL_KEY, Key
 from tests.unit.gateway.catalogs import PROJECT
 from tests.unit.ingest.waiting_room import (
     DELAYS,
@@ -31,6 +32,7 @@ from tests.unit.ingest.waiting_room import (
     record,
     small,
     spend,
+    spoiled,
     stored,
 )
 
@@ -79,7 +81,7 @@ def test_what_comes_back_is_the_record_that_came_first(first: Record, is_relayed
     row = OutboxRow(1, 1, letter.topic, letter.partition_key, letter.headers, letter.value)
     out = Numbering(0).outgoing(row, 2)
     assert b"\0" not in out.key  # Postgres holds no such text
-    assert source_of(Record(letter.topic, 0, 0, out.key, out.value, out.headers, 1)) == (
+    assert source_of(Record(letter.topic, 0, 0, out.key, out.value, out.headers, 1), is_relayed=True) == (
         first,
         is_relayed,
         tries + 1,
@@ -180,7 +182,8 @@ async def test_an_event_that_a_door_has_accepted_comes_back_as_one(stage: Stage)
     name = new_event_id(int(stage.log.now().timestamp() * 1000))
     until = stage.log.now() + timedelta(days=1)
     stage.tables.keys[PROJECT, f"key-{name}"] = Key("another", None, body_hash("{}"), until, until)
-    await stage.take(record(0, stored(name), (("a44-seq", b"1"),)))
+    value = stored(name)
+    await stage.take(record(0, value, sealed(SEAL_KEY, TOPIC, 0, 1, value)))
     assert stage.tables.progress[TOPIC, 0].seq == 1
     (letter,) = stage.letters("retry.10s")
     stage.remote.come_back()
@@ -269,7 +272,7 @@ async def test_without_retry_topics_everything_waits_in_its_partition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoiled", "value"),
+    ("header", "value"),
     [
         ("a44-retry-due", b"soon"),
         ("a44-source-topic", b"a\0b"),
@@ -280,22 +283,33 @@ async def test_without_retry_topics_everything_waits_in_its_partition() -> None:
     ],
 )
 async def test_what_ingest_did_not_put_on_a_retry_topic_is_a_dead_letter(
-    stage: Stage, spoiled: str, value: bytes
+    stage: Stage, header: str, value: bytes
 ) -> None:
     await stage.take(record(0, stored("big")))
     (letter,) = stage.letters("retry.10s")
-    headers = tuple((name, value if name == spoiled else told) for name, told in letter.headers)
-    assert await stage.hand_back(msgspec.structs.replace(letter, headers=headers)) == {}
+    assert await stage.hand_back(spoiled(letter, header, value)) == {}
     (dead,) = stage.tables.dead_letters.values()
     assert (dead.error_code, dead.topic, dead.offset) == ("E_ENVELOPE_INVALID", "retry.10s", 0)
-    assert spoiled in dead.summary
+    assert header in dead.summary
+
+
+async def test_what_the_relay_did_not_put_on_a_retry_topic_is_a_dead_letter(stage: Stage) -> None:
+    """A letter may say that a door has accepted its event: it is asked who wrote that."""
+    await stage.take(record(0, stored("big")))
+    (letter,) = stage.letters("retry.10s")
+    told = tuple((name, b"true" if name == "a44-source-relayed" else value) for name, value in letter.headers)
+    stray = record(0, stored("other")).headers
+    stage.log.ahead += 10.0
+    for offset, headers in enumerate((told[2:], told[:1] + told[2:], (*told, ("more", b"")), stray)):
+        assert await stage.hand_back(msgspec.structs.replace(letter, headers=headers, offset=offset)) == {}
+    assert [(one.error_code, one.topic) for one in stage.tables.dead_letters.values()] == [
+        ("E_ENVELOPE_INVALID", "retry.10s")
+    ] * 4
+    assert stage.tables.live == {}
 
 
 async def test_a_due_time_that_no_topic_makes_holds_nothing_up(stage: Stage) -> None:
     await stage.take(record(0, stored("big")))
     (letter,) = stage.letters("retry.10s")
-    headers = tuple(
-        (name, b"9999-01-01T00:00:00Z" if name == "a44-retry-due" else value) for name, value in letter.headers
-    )
-    assert await stage.hand_back(msgspec.structs.replace(letter, headers=headers)) == {}
+    assert await stage.hand_back(spoiled(letter, "a44-retry-due", b"9999-01-01T00:00:00Z")) == {}
     assert len(stage.letters("retry.1m")) == 1

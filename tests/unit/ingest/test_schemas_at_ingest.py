@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 
 from processors.adapters.objects.storage import open_storage
-from processors.ingest.ingest import SEQ_HEADER, Ingest
+from processors.ingest.ingest import Ingest
 from processors.ports.measures import Measures
 from processors.ports.streams import Record
 from processors.runtime.current_catalog import CurrentCatalog
 from schemas.envelope import Envelope, encode_envelope, referring
 from schemas.ids import new_event_id
+from schemas.relay_numbers import sealed
 from schemas.stored_bodies import too_large_to_travel
 from tests.conformance_of_ports.logs import MemoryLog
-from tests.simulation.memory.tables import Queue, Tables
+from tests.simulation.memory.tables import SEAL_KEY, Queue, Tables
 from tests.unit.gateway.catalogs import PROJECT, snapshot_of
 
 TOPIC = "events"
@@ -103,7 +104,8 @@ async def test_a_second_reading_adds_no_letter(stage: Stage) -> None:
 async def test_what_a_door_accepted_is_not_asked_again(stage: Stage) -> None:
     """It was taken by the schema that was in force then, and was promised."""
     accepted = new_event_id(int((await stage.log.ingest_log()).now().timestamp() * 1000))
-    await stage.ingest(event("[]", accepted), headers=((SEQ_HEADER, b"1"),))
+    told = event("[]", accepted)
+    await stage.ingest(told, headers=sealed(SEAL_KEY, TOPIC, 0, 1, encode_envelope(told)))
     assert stage.inputs == ["[]"]
     assert stage.tables.dead_letters == {}
 

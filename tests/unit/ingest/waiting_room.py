@@ -17,10 +17,11 @@ from processors.relay.numbering import Numbering
 from processors.runtime.current_catalog import CurrentCatalog
 from schemas.envelope import Envelope, encode_envelope, referring
 from schemas.errors import Unavailable
+from schemas.relay_numbers import sealed
 from schemas.stored_bodies import Reference, StoredBody, too_large_to_travel
 from tests.conformance_of_ports.logs import MemoryLog
 from tests.simulation.memory.ingest_log import MemoryIngestLog
-from tests.simulation.memory.tables import Queue, Tables
+from tests.simulation.memory.tables import SEAL_KEY, Queue, Tables
 from tests.unit.gateway.catalogs import PROJECT, snapshot_of
 
 TOPIC, DEAD = "events", "dead"
@@ -116,6 +117,7 @@ class Stage:
         )  # fmt: skip
         self.retries = Retries(self.ingest)
         self.numbering = Numbering(0)
+        self.numbering.begin({}, SEAL_KEY)
         self._sent: dict[str, int] = {}
 
     @property
@@ -151,6 +153,15 @@ class Stage:
         self.log.ahead += DELAYS[topic]
         assert await self.hand_back(letter) == {}
         return letter
+
+
+def spoiled(letter: Record, name: str, value: bytes) -> Record:
+    """As if the relay had published the letter with another value in one header."""
+    headers = dict(letter.headers)
+    number, others = int(headers["a44-seq"] or b""), [*letter.headers[2:]]
+    changed = tuple((one, value if one == name else told) for one, told in others)
+    own = sealed(SEAL_KEY, letter.topic, letter.partition, number, letter.value or b"", changed)
+    return msgspec.structs.replace(letter, headers=own + changed)
 
 
 def event(name: str, **changes: object) -> Envelope:

@@ -2,9 +2,9 @@
 -- Where each partition of a topic goes on.
 select partition, topic_id, next_offset, seq, seen from automation.ingest_progress where topic = %(topic)s;
 
--- name: read_given
--- The highest number that the relay has given in each partition.
-select partition, highest from automation.relay_partitions where topic = %(topic)s;
+-- name: read_seal_key
+-- The key by which the relay's records are known.
+select seal_key from automation.installation where %(topic)s::text is not null;
 
 -- name: hold_progress
 -- One writer a partition at a time: the row is locked before anything is looked at.

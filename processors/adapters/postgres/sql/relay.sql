@@ -98,6 +98,10 @@ select o.xid::text::bigint, o.id, o.topic, o.partition_key, o.headers, o.value
 select set_config('enable_sort', 'off', false), set_config('enable_bitmapscan', 'off', false),
        set_config('enable_seqscan', 'off', false);
 
+-- name: seal_key
+-- The key by which ingest knows what the relay has written.
+select seal_key from automation.installation;
+
 -- name: numbers
 -- The last number given in each partition.
 select topic, partition, seq from automation.relay_partitions where shard = %(shard)s;
