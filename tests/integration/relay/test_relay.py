@@ -177,7 +177,7 @@ async def test_a_batch_that_kafka_did_not_take_is_sent_again_with_the_same_numbe
 
 async def test_a_missing_topic_is_made_from_its_spec(stage: Stage):
     stage.topic = f"{stage.topic}-other"
-    stage.spec = type(stage.spec)(stage.topic, PARTITIONS, 86_400_000)
+    stage.specs = [type(stage.spec)(stage.topic, PARTITIONS, 86_400_000)]
     async with stage.relay(), stage.writer() as outbox:
         await outbox.put("a")
         await outbox.wake()
