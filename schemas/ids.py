@@ -39,6 +39,11 @@ def new_event_id(millis: int) -> str:
     return "evt_" + _ulid(millis, os.urandom(10))
 
 
+def event_id_at(millis: int) -> str:
+    """The first of all event ids of an instant."""
+    return f"evt_{_time_text(millis)}{'0' * 16}"
+
+
 def dead_letter_id(millis: int) -> str:
     """Draw a dead letter id for an instant (milliseconds of the Unix epoch)."""
     return "dlq_" + _ulid(millis, os.urandom(10))

@@ -26,6 +26,7 @@ from ops.cli import (
     running,
     scaffolding,
     service,
+    tailing,
     topology,
     triggers,
     webhooks,
@@ -49,6 +50,7 @@ listening.register(webhooks.group)
 automation.add_typer(webhooks.group, name="webhook")
 resending.register(events.group)
 event_types.register(events.group)
+tailing.register(events.group)
 automation.add_typer(events.group, name="events")
 automation.add_typer(triggers.group, name="trigger")
 automation.add_typer(dead_letters.group, name="dlq")

@@ -1,8 +1,8 @@
 """`a44 automation webhook listen`: what a webhook trigger takes is posted on to an address, signed anew.
 
-The runs of the trigger are asked for every second, so what is seen is what became a run: refused, filtered and repeated
-requests are not. Listening begins with what comes after it; what came while the service was away is caught up for five
-minutes. An address that is away costs its delivery, and says so.
+The project's events are followed, so what is seen is what became a run: refused, filtered and repeated requests are
+not. Listening begins with what comes after it; what came while the service was away is caught up. An address that is
+away costs its delivery, and says so.
 """
 
 import json
@@ -24,8 +24,6 @@ from schemas.errors import Refused, Unavailable
 
 _PAUSE = 1.0
 _TIMEOUT = 30.0
-_LOOK_BACK = "5m"
-_MOST = 10_000
 _EXAMPLE = "a44 automation webhook listen --trigger trg_erp_sync --forward-to http://127.0.0.1:3000/hooks"
 
 
@@ -77,29 +75,25 @@ def _declared(client: Client, trigger: str) -> dict[str, Any]:
 
 
 def _taken(client: Client, declared: dict[str, Any], output: Output) -> Iterator[dict[str, Any]]:
-    """The trigger's runs as they come, the oldest first, without those that were there."""
-    filters = {"workflow": str(declared["workflow_id"]), "since": _LOOK_BACK}
-    seen: set[str] | None = None
-    is_away = False
+    """The trigger's runs as they come, each once: of an event that is redriven only the new one."""
+    trigger, last_id, is_away = declared["trigger_id"], "", False
+    seen: set[str] = set()
     while True:
         try:
-            rows = client.runs(limit=_MOST, filters=filters)["runs"]
+            for sent in client.tail({"trigger": trigger}, last_id):
+                last_id, is_away = sent.id or last_id, False
+                if sent.kind == "begin":
+                    output.note(f"listening for {trigger}; Ctrl-C ends it")
+                    continue
+                event = json.loads(sent.data)
+                for run in event["runs"]:
+                    if run["trigger_id"] == trigger and run["run_id"] not in seen:
+                        seen.add(run["run_id"])
+                        yield {**run, "idempotency_key": event["idempotency_key"]}
         except Unavailable as exc:
             if not is_away:
                 output.note(exc.message)
             is_away = True
-        else:
-            is_away = False
-            if seen is None:
-                output.note(f"listening for {declared['trigger_id']}; Ctrl-C ends it")
-            else:
-                known = seen
-                yield from (
-                    row
-                    for row in reversed(rows)
-                    if row["trigger_id"] == declared["trigger_id"] and row["run_id"] not in known
-                )
-            seen = {row["run_id"] for row in rows}
         time.sleep(_PAUSE)
 
 

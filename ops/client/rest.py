@@ -172,6 +172,12 @@ class Client:
             raise refusal(reply)
         return parse(line.rstrip("\r") for line in reply.body.decode("utf-8").split("\n"))
 
+    def tail(self, filters: Mapping[str, str], last_id: str = "") -> Iterator[StreamEvent]:
+        """Events as they are taken, without end: `begin`, then each as `event`; behind `last_id` where one is told."""
+        path = f"{_API}/events" + (f"?{urlencode(filters)}" if filters else "")
+        headers = self._headers({"Accept": "text/event-stream"})
+        return EventStream(self._exchange, path, headers, refusal, last_id).events(None)
+
     def sign(self, trigger_id: str, body: bytes, timestamp: str | None = None, key: str | None = None) -> Signed:
         """Ask the service to sign exact bytes as the trigger's sender would; the secret stays there.
 

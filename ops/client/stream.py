@@ -34,13 +34,18 @@ class EventStream:
     """One stream from its first event to `end`."""
 
     def __init__(
-        self, exchange: Exchange, path: str, headers: Mapping[str, str], refusal: Callable[[Reply], AutomationError]
+        self,
+        exchange: Exchange,
+        path: str,
+        headers: Mapping[str, str],
+        refusal: Callable[[Reply], AutomationError],
+        last_id: str = "",
     ) -> None:
         self._exchange = exchange
         self._path = path
         self._headers = dict(headers)
         self._refusal = refusal
-        self._last_id = ""
+        self._last_id = last_id
 
     def events(self, until: float | None) -> Iterator[StreamEvent]:
         """Each event once; stops after `end`, or without it when `until` (on `time.monotonic`) has come."""

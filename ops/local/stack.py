@@ -29,7 +29,7 @@ from schemas.errors import Refused
 
 OnProgress = Callable[[str, str], None]
 LOG_DATABASE = "a44_log"
-SCOPES = ("automation:read", "automation:write")
+SCOPES = ("automation:read", "automation:write", "automation:dead-letters", "automation:operator")
 DATABASE_SECRET = "sec_database"  # noqa: S105  the name of a secret, not one
 
 

@@ -17,6 +17,7 @@ from processors.gateway.callers import Callers
 from processors.gateway.catalog_view import CatalogView
 from processors.gateway.connections import Connections
 from processors.gateway.dead_letters import DeadLetterViews
+from processors.gateway.event_tail import EventTail
 from processors.gateway.event_types import EventTypes
 from processors.gateway.events import Events
 from processors.gateway.health import Health
@@ -45,6 +46,7 @@ from processors.ports.redrives import Redrives
 from processors.ports.run_queries import History, RunQueries
 from processors.ports.secrets import Secrets
 from processors.ports.storage import Storage
+from processors.ports.taken_events import TakenEvents
 from processors.ports.tokens import Tokens
 
 # Told by whoever hears that runs have ended, so that those who wait need not wait for the next poll.
@@ -63,6 +65,7 @@ def build_app(
     letters: DeadLetters,
     redrives: Redrives,
     projects: Projects,
+    taken: TakenEvents,
     master_key: bytes,
     limits: Limits | None = None,
     measures: Measures | None = None,
@@ -93,8 +96,10 @@ def build_app(
     app[ENDS] = parts.ends
     app[RATES] = parts.rates
     app.add_routes([*_routes(parts), *_dead_letters(DeadLetterViews(parts, letters), RedriveOrders(parts, redrives))])
+    tail = EventTail(parts, taken)
+    app.add_routes([web.get(f"{_API}/events", tail.show)])
     app.add_routes(_projects(ProjectFigures(parts, projects)))
-    app.on_shutdown.append(_stopping(parts))
+    app.on_shutdown.append(_stopping(parts, tail))
     return app
 
 
@@ -147,11 +152,12 @@ def _projects(figures: ProjectFigures) -> list[web.RouteDef]:
     ]
 
 
-def _stopping(parts: Parts) -> Callable[[web.Application], Awaitable[None]]:
+def _stopping(parts: Parts, tail: EventTail) -> Callable[[web.Application], Awaitable[None]]:
     """Those who wait for something are told at once, so that stopping does not wait for them."""
 
     async def stop(_: web.Application) -> None:
         await parts.ends.close()
         await parts.news.close()
+        await tail.fresh.close()
 
     return stop

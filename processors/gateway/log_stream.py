@@ -42,11 +42,11 @@ class RunLog:
         await response.prepare(request)
         try:
             state = await self._send(response, cursor, follow=follow)
-            await response.write(_event("end", {"run_id": run_id, "state": state, "ended": state in TERMINAL}))
+            await response.write(server_sent("end", {"run_id": run_id, "state": state, "ended": state in TERMINAL}))
         except ConnectionError:
             return response  # the reader left
         except Unavailable as exc:  # the stream has begun: the reader resumes by the last id it has
-            await response.write(_event("error", {"code": exc.code, "detail": exc.message}))
+            await response.write(server_sent("error", {"code": exc.code, "detail": exc.message}))
         await response.write_eof()
         return response
 
@@ -80,10 +80,10 @@ def _cursor(run_id: str, last_event_id: str | None) -> Cursor:
 
 
 def _record(attempt: Attempt) -> bytes:
-    return _event("record", attempt_document(attempt), f"{attempt.generation}.{attempt.seq}")
+    return server_sent("record", attempt_document(attempt), f"{attempt.generation}.{attempt.seq}")
 
 
-def _event(name: str, document: object, event_id: str | None = None) -> bytes:
+def server_sent(name: str, document: object, event_id: str | None = None) -> bytes:
     """One event. Line ends between JSON tokens would end the field: each line becomes a field of its own."""
     data = _LINE_END.sub(b"\ndata: ", msgspec.json.encode(document))
     head = f"id: {event_id}\n" if event_id is not None else ""

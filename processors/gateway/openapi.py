@@ -14,6 +14,7 @@ from aiohttp import web
 from processors.engine.moves import RunStatus
 from processors.gateway.dead_letters import LETTERS_A_PAGE
 from processors.gateway.event_forms import NDJSON, EventFields
+from processors.gateway.event_tail import EVENTS_A_PAGE
 from processors.gateway.keys import HEADER as KEY_HEADER
 from processors.gateway.manual import RunFields
 from processors.gateway.problems import PROBLEM, REQUEST_ID
@@ -175,6 +176,16 @@ OPERATIONS: Final[Sequence[Operation]] = (
     Operation(
         "post", f"{API}/events", "Publish an event, or many at once", {202: _ACCEPTED, 200: _ACCEPTED, 207: _BATCH},
         "write", EventFields, _EVENT_FORMS, takes_many=True, headers=_KEY, problems=_BODY_PROBLEMS,
+    ),
+    Operation(
+        "get", f"{API}/events", "Events that were taken, the newest first; live to whoever accepts text/event-stream",
+        {200: _object({"events": _list(_object({"event_id": _TEXT, "accepted_at": _TEXT, "runs": _list({})})),
+                       "next": {"type": ["string", "null"]}})},
+        query={
+            "type": _TEXT, "trigger": _TEXT, "since": {"anyOf": [_SPAN, _MOMENT]},
+            "limit": {"type": "integer", "minimum": 1, "default": EVENTS_A_PAGE},
+            "after": {"type": "string", "pattern": "^evt_[0-7][0-9A-HJKMNP-TV-Z]{25}$"},
+        },
     ),
     Operation(
         "get", f"{API}/events/{{event}}", "The runs that an event has made",

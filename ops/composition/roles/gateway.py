@@ -15,6 +15,7 @@ from processors.adapters.postgres.door import PostgresDoor
 from processors.adapters.postgres.projects import PostgresProjects
 from processors.adapters.postgres.redrives import PostgresRedrives
 from processors.adapters.postgres.run_queries import PostgresRunQueries
+from processors.adapters.postgres.taken_events import PostgresTakenEvents
 from processors.adapters.postgres.tokens import PostgresTokens
 from processors.adapters.postgres.wakeups import Channel, listen
 from processors.gateway.app import ENDS, build_app
@@ -65,6 +66,7 @@ async def run(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measur
             PostgresDeadLetters(pool),
             PostgresRedrives(pool),
             PostgresProjects(quick),
+            PostgresTakenEvents(pool),
             settings.master_key_bytes(),
             limits,
             measures,

@@ -12,6 +12,7 @@ from processors.adapters.postgres.door import PostgresDoor
 from processors.adapters.postgres.projects import PostgresProjects
 from processors.adapters.postgres.redrives import PostgresRedrives
 from processors.adapters.postgres.run_queries import PostgresRunQueries
+from processors.adapters.postgres.taken_events import PostgresTakenEvents
 from processors.adapters.postgres.tokens import PostgresTokens
 from processors.adapters.postgres.wakeups import Notifier
 from processors.gateway.app import build_app
@@ -41,6 +42,7 @@ async def open_gateway(dsn: str, *, patience: float) -> AsyncIterator[Gateway]:
             PostgresDeadLetters(pool),
             PostgresRedrives(pool),
             PostgresProjects(quick),
+            PostgresTakenEvents(pool),
             MASTER_KEY,
             Limits(),
         )

@@ -21,6 +21,7 @@ from processors.adapters.postgres.door import MOST_QUEUED, PostgresDoor
 from processors.adapters.postgres.projects import PostgresProjects
 from processors.adapters.postgres.redrives import PostgresRedrives
 from processors.adapters.postgres.run_queries import PostgresRunQueries
+from processors.adapters.postgres.taken_events import PostgresTakenEvents
 from processors.adapters.postgres.tokens import PostgresTokens
 from processors.adapters.postgres.wakeups import Notifier
 from processors.gateway.app import build_app
@@ -173,6 +174,7 @@ async def gateway(
             letters,
             redrives,
             PostgresProjects(pool),
+            PostgresTakenEvents(pool),
             MASTER_KEY,
             limits,
             measures,

@@ -17,6 +17,7 @@ from processors.adapters.postgres.door import PostgresDoor
 from processors.adapters.postgres.projects import PostgresProjects
 from processors.adapters.postgres.redrives import PostgresRedrives
 from processors.adapters.postgres.run_queries import PostgresRunQueries
+from processors.adapters.postgres.taken_events import PostgresTakenEvents
 from processors.adapters.postgres.tokens import PostgresTokens
 from processors.adapters.postgres.wakeups import Notifier
 from processors.gateway.app import build_app
@@ -46,6 +47,7 @@ async def _site(dsn: str) -> AsyncIterator[tuple[RunningSite, str, PostgresCatal
             PostgresDeadLetters(pool),
             PostgresRedrives(pool),
             PostgresProjects(pool),
+            PostgresTakenEvents(pool),
             MASTER_KEY,
             Limits(),
         )

@@ -1,17 +1,18 @@
 """`a44 automation webhook listen`: what becomes a run is posted on, the same bytes, signed anew, under the same key."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from ops.cli import listening
+from ops.client.stream import StreamEvent
+from schemas.errors import Unavailable
 from tests.unit.cli.conftest import Command
 from tests.unit.cli.rest_service import PROJECT, RUN, RestService
 
-TAKEN = {"run_id": RUN, "state": "running", "trigger_id": "trg_x", "idempotency_key": "erp:ord_991:v1"}
+TAKEN = {"run_id": RUN, "state": "running", "trigger_id": "trg_x"}
 BODY = b'{ "amount": 1.0, "big": 1180591620717411303424 }'
 
 
@@ -21,36 +22,20 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def arriving(service: RestService, body: bytes = BODY, **more: str) -> Iterator[None]:
-    """Two runs, of which one is the trigger's, come once somebody listens; one was there before."""
-    state = service.state
-    before = {**TAKEN, "run_id": RUN.replace("AA", "00")}
-    state.runs = [before]
-    state.answers[f"/v1/automation/runs/{RUN}"] = (
+def arriving(service: RestService, body: bytes = BODY) -> Iterator[None]:
+    """Two runs come, of which one is the trigger's; the stream tells it twice, as that of a redriven event would."""
+    runs = [{**TAKEN, "run_id": RUN.replace("AA", "BB"), "trigger_id": "trg_other"}, TAKEN]
+    event = json.dumps({"event_id": "evt_1", "idempotency_key": "erp:ord_991:v1", "runs": runs})
+    told = "id: 1:1:.1\nevent: begin\ndata: {}\n\n" + f"id: 1:1:.2\nevent: event\ndata: {event}\n\n" * 2
+    answers = service.state.answers
+    answers["/v1/automation/events"] = (200, told.encode(), "text/event-stream")
+    answers[f"/v1/automation/runs/{RUN}"] = (
         200,
         b'{"run_id":"%s","input":%s}' % (RUN.encode(), body),
         "application/json",
     )
-    listened = threading.Event()
-
-    def arrive() -> None:
-        while not listened.is_set():
-            if "/v1/automation/runs" in state.paths("GET"):
-                state.runs = [
-                    {**TAKEN, "run_id": RUN.replace("AA", "BB"), "trigger_id": "trg_other"},
-                    {**TAKEN, **more},
-                    before,
-                ]
-                return
-            listened.wait(0.005)
-
-    thread = threading.Thread(target=arrive)
-    thread.start()
-    try:
-        yield
-    finally:
-        listened.set()
-        thread.join()
+    yield
+    assert service.state.seen[-1].path != "/v1/automation/events"
 
 
 def listen(a44: Command, to: str, *more: str):
@@ -65,6 +50,7 @@ def test_a_new_run_s_body_is_posted_on_with_a_signature_that_fits_and_its_key(
         outcome = listen(a44, logged_in.url + door)
     assert (outcome.code, outcome.out) == (0, f"{RUN}  202\n")
     assert "listening for trg_x" in outcome.err
+    assert next(seen.query for seen in logged_in.state.seen if seen.path.endswith("/events")) == {"trigger": "trg_x"}
     [posted] = [seen for seen in logged_in.state.seen if seen.path == door]
     assert posted.body == BODY
     assert posted.headers["a44-idempotency-key"] == "erp:ord_991:v1"
@@ -83,6 +69,29 @@ def test_a_new_run_s_body_is_posted_on_with_a_signature_that_fits_and_its_key(
 )
 def test_the_key_is_given_as_its_sender_gave_it(verify: str, stored: str, asked: str | None) -> None:
     assert listening._key({"trigger_id": "trg_x", "verify": verify}, {"idempotency_key": stored}) == asked
+
+
+def test_a_run_is_posted_once_however_often_its_event_is_told_and_a_cut_stream_goes_on(
+    a44: Command, logged_in: RestService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def tail(_: object, filters: dict[str, str], last_id: str = "") -> Iterator[StreamEvent]:
+        asked.append(last_id)
+        if len(asked) == 2:
+            raise Unavailable("E_UNAVAILABLE", "the service is away")
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+        runs = [{"run_id": RUN, "trigger_id": "trg_x"}]
+        yield StreamEvent("event", f"1:1:.{len(asked)}", json.dumps({"idempotency_key": "k", "runs": runs}))
+
+    monkeypatch.setattr("ops.client.rest.Client.tail", tail)
+    with arriving(logged_in):
+        door = f"/v1/{PROJECT}/trg_x"
+        outcome = a44("automation", "webhook", "listen", "--trigger", "trg_x", "--forward-to", logged_in.url + door)
+    assert asked == ["", "1:1:.1", "1:1:.1", "1:1:.3"]
+    assert outcome.out == f"{RUN}  202\n"
+    assert outcome.err.count("the service is away") == 1
 
 
 def test_an_address_that_is_away_is_said_and_costs_its_delivery(a44: Command, logged_in: RestService) -> None:
