@@ -62,7 +62,7 @@ async def test_an_order_takes_what_matches_under_the_tokens_name(gateway: Gatewa
     assert (shown["redrive_id"], shown["redriven_as"]) == (order["redrive_id"], None)
 
 
-async def test_a_dry_run_says_all_of_it_and_changes_nothing(gateway: Gateway) -> None:
+async def test_g08_a_dry_run_says_all_of_it_and_changes_nothing(gateway: Gateway) -> None:
     await some(gateway, 4)
     await some(gateway, 2, "E_EVENT_TOO_OLD", reason="event_too_old")
     answer = await redrive(gateway, filter="error_code.startsWith('E_')", max=3, dry_run=True, rate="90/m")

@@ -66,15 +66,17 @@ async def test_stopping_tells_those_who_follow_or_wait_and_takes_no_longer_than_
         async with session.post(runs, json={}, headers=headers) as response:
             made = (await response.json())["run_id"]
         following = await session.get(f"{site.url}/v1/automation/runs/{made}/log", headers=headers)
+        live = {**headers, "Accept": "text/event-stream"}
+        tailing = await session.get(f"{site.url}/v1/automation/events", headers=live)
         waiting = asyncio.create_task(_post(session, f"{runs}?wait=60", headers))
         async with session.get(f"{site.url}/healthz") as response:
             assert response.status == 200
         began = time.monotonic()
         await site.stop()
         assert time.monotonic() - began < 10
-        told = await following.text()
-        assert "event: error" in told
-        assert "E_SHUTTING_DOWN" in told
+        for told in (await following.text(), await tailing.text()):
+            assert "event: error" in told
+            assert "E_SHUTTING_DOWN" in told
         status, code = await waiting
         assert (status, code) == (200, "deduplicated")
         with pytest.raises(aiohttp.ClientConnectionError):
