@@ -15,6 +15,7 @@ from schemas.event_schemas.telling import TYPES
 from schemas.event_schemas.weight import weigh
 
 MOST_WORK: Final = 110_000_000  # parts of a schema times bytes of data: about a second
+_DEEPEST: Final = 32  # alternatives within alternatives that are looked into for the place of a fault
 _REGEX_BYTES: Final = 16 * 1024  # of a compiled pattern; they take linear time, and have no look-around
 _OPTIONS: Final[Mapping[str, Any]] = {
     "validate_formats": True,
@@ -48,7 +49,9 @@ class EventSchema:
         if size > self.largest:
             most = f"at most {self.largest} bytes, which is what a schema of this kind can be asked of"
             return Mismatch((), (), f"{size} bytes of data", most)
-        return None if self._validator.is_valid(data) else self._locator.find(data)
+        if self._validator.is_valid(data):
+            return None
+        return self._locator.find(data, min(_DEEPEST, 1 + self.largest // max(size, 1)))
 
 
 def _fault(found: ValidationError) -> str:

@@ -13,6 +13,7 @@ from schemas.event_schemas.dialect import NOTES, Part, Path, Schema, parts_of
 from schemas.event_schemas.telling import TYPES, kind_of
 
 _MOST_STEPS: Final = 20_000
+_DEEPEST: Final = 64
 _PASSED_OVER: Final = NOTES | {"$ref", "$defs", "allOf"}
 _AT_LEAST: Final = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 _AT_MOST: Final = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
@@ -51,15 +52,18 @@ class _Comparison:
     def __init__(self, old: Mapping[Path, Part], new: Mapping[Path, Part]) -> None:
         self.old, self.new = old, new
         self._known: dict[tuple[Path, Path], Path | None] = {}
+        self._depth = 0
 
     def place(self, before: Path, after: Path) -> Path | None:
         """Where the part `after` takes less than the part `before` did."""
         pair = (before, after)
         if pair not in self._known:
-            if len(self._known) >= _MOST_STEPS:
+            if len(self._known) >= _MOST_STEPS or self._depth >= _DEEPEST:
                 raise TooLargeError
             self._known[pair] = None
+            self._depth += 1
             self._known[pair] = self._compared(before, after)
+            self._depth -= 1
         return self._known[pair]
 
     def _compared(self, before: Path, after: Path) -> Path | None:

@@ -5,7 +5,9 @@ alternatives are asked here as one question with one answer, and the one that wa
 Every part of the schema becomes a definition of its own, so that a fault names its part.
 """
 
+import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from jsonschema_rs import Draft202012, Draft202012Validator, Registry, ValidationError, ValidationErrorKind
@@ -16,9 +18,10 @@ from schemas.event_schemas.telling import expected, kind_of, seen
 _HOME: Final = "urn:event-schema"
 _ALTERNATIVES: Final = ("anyOf", "oneOf")
 _UNSEEN: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})  # what they ask hangs on the alternatives
-_DEEPEST: Final = 32
 _KEYWORD, _PLACE = 2, 3  # in the path of a fault, behind `$defs` and the part's name
 _OTHER_NAME: Final = "*"
+_MOST_WAYS: Final = 100
+_NUMBER: Final = re.compile(r"\+?[0-9]{1,24}")
 
 
 class Mismatch(NamedTuple):
@@ -49,12 +52,12 @@ class Locator:
         self._registry: Registry | None = None
         self._validators: dict[int, Draft202012Validator] = {}
 
-    def find(self, data: Any) -> Mismatch:
-        """The first place that does not fit, as deep as it can be told."""
+    def find(self, data: Any, deepest: int) -> Mismatch:
+        """The first place that does not fit, as deep as it can be told by asking `deepest` times."""
         number: int | None = 0
         value, found = data, None
         path: Path = ()
-        for _ in range(_DEEPEST):
+        for _ in range(deepest):
             fault = None if number is None else self._fault(number, value)
             if fault is None:
                 break
@@ -67,9 +70,8 @@ class Locator:
         try:
             self._validator(number).validate(value)
         except ValidationError as exc:
-            inside, words, path = value, list(exc.schema_path), tuple(exc.instance_path)
-            for word in path:
-                inside = inside[word]
+            words = list(exc.schema_path)
+            path, inside = _led(value, list(exc.instance_path), exc.instance)
             part = self._parts[int(words[1])]
             missing = exc.kind.property if isinstance(exc.kind, ValidationErrorKind.Required) else None
             return _Fault(path, inside, part, _keyword(part, words), missing)
@@ -145,6 +147,35 @@ class Locator:
 
     def _reference(self, path: Path) -> str:
         return f"{_HOME}#/$defs/{self._numbers[path]}"
+
+
+def _led(data: Any, words: list[str | int], wanted: Any) -> tuple[Path, Any]:
+    """The path to the value, as the data has it. The library tells names that look like numbers as numbers, and leaves
+    out empty ones: so it is looked for which of the ways ends at the value. Where that is not seen, the whole is told.
+    """
+    for path, value in islice(_ways(data, words), _MOST_WAYS):
+        if type(value) is type(wanted) and value == wanted:
+            return path, value
+    return (), data
+
+
+def _ways(data: Any, words: list[str | int]) -> Iterator[tuple[Path, Any]]:
+    if not words:
+        yield (), data
+    for name in _names_for(data, words[0]) if words else ():
+        yield from (((name, *path), value) for path, value in _ways(data[name], words[1:]))
+    if isinstance(data, dict) and "" in data:
+        yield from ((("", *path), value) for path, value in _ways(data[""], words))
+
+
+def _names_for(data: Any, word: str | int) -> list[str | int]:
+    if isinstance(data, list):
+        return [word] if isinstance(word, int) and word < len(data) else []
+    if not isinstance(data, dict):
+        return []
+    if isinstance(word, str):
+        return [word] if word in data else []
+    return [name for name in data if _NUMBER.fullmatch(name) and int(name) == word]
 
 
 def _keyword(part: Part, words: list[str | int]) -> str:

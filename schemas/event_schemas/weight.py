@@ -7,7 +7,7 @@ deeper. Where the sum is small, checking takes a time that grows with the data a
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from schemas import strict_json
 from schemas.event_schemas.dialect import Part, Path, SchemaFault
@@ -15,6 +15,8 @@ from schemas.event_schemas.dialect import Part, Path, SchemaFault
 MOST: Final = 1000
 _PATTERN: Final = 100  # what a pattern costs for a byte of text, against a plain part
 _FORMAT: Final = 5
+_DEPENDENT: Final = 3
+_CONTAINER: Final = 4
 _MOST_REFERRING: Final = 100
 _INSIDE_NAMES = frozenset({"properties", "patternProperties", "additionalProperties", "unevaluatedProperties"})
 _OTHERS = {"additionalProperties": "properties", "items": "prefixItems"}  # what is not named under the second
@@ -35,7 +37,8 @@ def weigh(parts: Mapping[Path, Part]) -> int:
             if much > MOST:
                 raise SchemaFault(
                     "too much of the schema looks at one and the same value: parts that refer to themselves from "
-                    "several places, nested alternatives or patterns; let one part describe each value",
+                    "several places, nested alternatives, patterns or long lists of values; let one part describe "
+                    "each value",
                     path,
                 )
         if deeper == asked:
@@ -128,6 +131,15 @@ def _cost(part: Part) -> int:
     if isinstance(schema, bool):
         return 1
     patterns = ("pattern" in schema) + len(schema.get("patternProperties", ()))
-    listed = schema.get("enum")
-    containers = [value for value in (listed if isinstance(listed, list) else []) if isinstance(value, dict | list)]
-    return 1 + _PATTERN * patterns + _FORMAT * ("format" in schema) + 3 * len(containers)
+    dependent = len(schema.get("dependentRequired", ()))
+    return 1 + _PATTERN * patterns + _FORMAT * ("format" in schema) + _DEPENDENT * dependent + _listed(schema)
+
+
+def _listed(schema: Mapping[str, Any]) -> int:
+    """Values of an enum: of one kind they are looked up, of several they are gone through one by one."""
+    values = schema.get("enum")
+    if not isinstance(values, list):
+        return 0
+    containers = sum(isinstance(value, dict | list) for value in values)
+    kinds = {type(value) for value in values}
+    return _CONTAINER * containers + (len(values) if len(kinds) > 1 else 0)

@@ -46,7 +46,7 @@ events:
 SNAPSHOT = snapshot_of({"events.yaml": EVENTS})
 TYPES = ("any", "none", "order", "tree", "avro", "undeclared")
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=4)
-NAMES = st.sampled_from(["id", "at", "lines", "line", "how", "Card", "next"]) | TEXT
+NAMES = st.sampled_from(["id", "at", "lines", "line", "how", "Card", "next", "0", "00", ""]) | TEXT
 DATA = st.recursive(
     st.none() | st.booleans() | st.integers() | st.integers(2**53, 2**80) | TEXT
     | st.floats(allow_nan=False, allow_infinity=False) | st.just("2026-07-19T14:00:00Z"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.event_schemas.checking import EventSchema
+from schemas.event_schemas.checking import MOST_WORK, EventSchema
 from schemas.event_schemas.dialect import FORMATS, MAX_BYTES, SchemaFault, pointer
 from schemas.event_schemas.locating import Mismatch
 
@@ -52,7 +52,7 @@ SCHEMAS: list[Any] = [
     *({"format": name} for name in FORMATS),
 ]
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5)
-NAMES = st.sampled_from(["order_id", "lines", "a", "b", "left", "right", "x", "note", "sku"]) | TEXT
+NAMES = st.sampled_from(["order_id", "lines", "a", "b", "left", "right", "x", "note", "sku", "0", "00", ""]) | TEXT
 HUGE = st.just(10**900)
 NUMBERS = st.integers() | st.integers(2**53, 2**70) | st.floats(allow_nan=False, allow_infinity=False) | HUGE
 ANY = st.recursive(
@@ -116,6 +116,17 @@ def test_a_mismatch_has_its_place_what_was_seen_and_what_was_expected(
 ):
     found = told(ORDER, data)
     assert (pointer(found.path), pointer(found.shown), found.seen, found.expected) == (where, shown, seen, expected)
+
+
+@pytest.mark.parametrize("name", ["0", "00", "+1", "-1", "18446744073709551615", "1" * 30, "", " ", "a/b~c", "\uff14"])
+def test_a_place_is_found_whatever_its_names_look_like(name: str):
+    schema = {"additionalProperties": {"additionalProperties": {"items": {"type": "null"}}}}
+    data = {"a": {}, name: {"b": [], name: [None, 7]}, "b": {"b": [None, None]}}
+    assert told(schema, data).path == (name, name, 1)
+
+
+def test_of_two_names_that_look_like_one_number_the_place_leads_to_the_value():
+    assert told({"additionalProperties": {"type": "null"}}, {"0": None, "00": 7}).path == ("00",)
 
 
 def test_nothing_of_the_data_is_told():
@@ -202,6 +213,23 @@ def test_data_that_is_too_large_for_what_is_asked_of_it_is_told():
     assert found.path == ()
     assert str(asks_much.largest) in found.expected
     assert asks_much.mismatch({}, asks_much.largest) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "weight"),
+    [
+        ({}, 1),
+        ({"properties": {"a": {}, "b": {"pattern": "a", "format": "date"}}}, 106),
+        ({"enum": ["a", "b", "c"]}, 1),
+        ({"enum": ["a", "b", None]}, 4),
+        ({"enum": [{}, {"a": 1}]}, 9),
+        ({"dependentRequired": {"a": ["b"], "c": []}}, 7),
+        ({"items": {"patternProperties": {"a": {}, "b": {}}}}, 201),
+        ({"unevaluatedProperties": False, "allOf": [{"properties": {"a": {}}}]}, 3),
+    ],
+)
+def test_what_a_schema_asks_of_one_value_is_known_beforehand(schema: Any, weight: int):
+    assert EventSchema(schema).largest == MOST_WORK // weight
 
 
 def test_a_fault_in_large_data_under_alternatives_takes_no_memory_for_all_others():

@@ -98,6 +98,19 @@ def test_a_version_that_takes_less_is_told_with_its_place(old: Any, new: Any, pl
     assert pointer(found) == place
 
 
+def chain(long: int, last: Any) -> dict[str, Any]:
+    """Each part leads one level further into the data."""
+    links = {f"d{at}": {"properties": {"a": {"$ref": f"#/$defs/d{at + 1}"}}} for at in range(long)}
+    return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{long}": last}}
+
+
+def test_what_is_too_deep_to_be_compared_is_not_taken_for_fine():
+    assert narrowed(chain(20, {}), chain(20, {"title": "x"})) is None
+    assert narrowed(chain(20, {}), chain(20, {"type": "null"})) == ("$defs", "d20", "type")
+    assert narrowed(chain(400, {}), chain(400, {"type": "null"})) == ()
+    assert EventSchema(chain(400, {"type": "null"})).mismatch({"a": {}}, 10) is None
+
+
 WORDS = st.fixed_dictionaries(
     {},
     optional={
