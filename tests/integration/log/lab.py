@@ -34,7 +34,7 @@ TABLES = (
     "live_runs", "runs_ended", "step_attempts", "idempotency_keys", "inbox", "ingest_progress", "outbox", "queues",
     "queue_deltas", "lanes", "sessions", "run_mail",
     "late_attempts", "filter_misses", "event_types",
-    "dead_letters", "redrives", "redrive_letters", "audit_log", "relay_partitions", "relay_requests",
+    "dead_letters", "redrives", "redrive_letters", "projects", "audit_log", "relay_partitions", "relay_requests",
 )  # fmt: skip
 EVENTS, DEAD_LETTERS = "t.events", "t.dead-letters"
 
