@@ -1,10 +1,11 @@
 """A real gateway on a real Postgres, and a caller that signs as senders do."""
 
+import asyncio
 import hashlib
 import hmac
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,6 +129,22 @@ class Gateway:
         async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True, row_factory=dict_row) as conn:
             cursor = await conn.execute(query.encode(), parameters)
             return await cursor.fetchall() if cursor.description is not None else []
+
+
+async def raw(gateway: Gateway, sent: bytes) -> bytes:
+    """Bytes on a connection of their own, and all that comes back."""
+    host, _, port = gateway.url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(sent)
+    answer = b""
+    try:
+        async with asyncio.timeout(15):
+            with suppress(ConnectionError):  # it may close while much is under way
+                while part := await reader.read(65_536):
+                    answer += part
+            return answer
+    finally:
+        writer.close()
 
 
 @pytest.fixture
