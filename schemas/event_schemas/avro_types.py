@@ -13,7 +13,7 @@ from typing import Any, Final
 from fastavro import parse_schema
 from jsonschema_rs import Draft202012Validator
 
-from schemas.event_schemas.dialect import MAX_NESTED, Path, SchemaFault
+from schemas.event_schemas.dialect import MAX_NESTED, Path, SchemaFault, check_size
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INT, _LONG = 2**31, 2**63
@@ -58,6 +58,7 @@ _KINDS: Final[Mapping[str, str]] = {
 
 def words_of(schema: Any) -> dict[str, Any]:
     """Raises SchemaFault."""
+    check_size(schema)
     reading = _Reading()
     found = reading.type(schema, (), "")
     words = {**found, "$defs": reading.defs} if reading.defs else dict(found)
@@ -83,7 +84,8 @@ class _Reading:
         if isinstance(told, list):
             return self._union(told, path, space)
         if not isinstance(told, dict) or not isinstance(told.get("type"), str):
-            raise SchemaFault("an Avro type is a name, a mapping with `type`, or a list of types", path)
+            hint = '; the type "null" is written in quotes' if told is None else ""
+            raise SchemaFault(f"an Avro type is a name, a mapping with `type`, or a list of types{hint}", path)
         kind = told["type"]
         if kind in _KEYS:
             _only(told, _KEYS[kind], path)

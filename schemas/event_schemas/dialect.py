@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote
 
-import msgspec
+from schemas import strict_json
+from schemas.errors import Refused
 
 Path = tuple[str | int, ...]
 Schema = Mapping[str, Any] | bool
@@ -65,12 +66,7 @@ class Part:
 
 def parts_of(schema: Schema) -> dict[Path, Part]:
     """Every part by its path; the whole is at (). Raises SchemaFault."""
-    try:
-        size = len(msgspec.json.encode(schema))
-    except (msgspec.MsgspecError, OverflowError, RecursionError, TypeError, UnicodeEncodeError) as exc:
-        raise SchemaFault("a schema is JSON: text, numbers, true, false, null, lists and mappings") from exc
-    if size > MAX_BYTES:
-        raise SchemaFault(f"the schema has {size} bytes; at most {MAX_BYTES} are taken")
+    check_size(schema)
     found: dict[Path, Part] = {}
     for part in _walk(schema, ()):
         found[part.path] = part
@@ -80,6 +76,16 @@ def parts_of(schema: Schema) -> dict[Path, Part]:
     for part in found.values():
         _follow(part, by_pointer)
     return found
+
+
+def check_size(schema: Any) -> None:
+    """That it is JSON, and not too large, in whichever words it is. Raises SchemaFault."""
+    try:
+        size = len(strict_json.encode(schema).encode())
+    except (Refused, TypeError) as exc:
+        raise SchemaFault(f"a schema is JSON as events are: {exc}") from exc
+    if size > MAX_BYTES:
+        raise SchemaFault(f"the schema has {size} bytes; at most {MAX_BYTES} are taken")
 
 
 def _walk(schema: Any, path: Path) -> Iterator[Part]:
@@ -129,6 +135,8 @@ def _check_keywords(schema: Mapping[str, Any], path: Path) -> None:
             raise SchemaFault(f"`{keyword[:80]}` is not taken here{way_out}", at)
         if keyword == "$schema" and (path or value != DRAFT):
             raise SchemaFault(f"`$schema` stands at the top, and is {DRAFT}", at)
+        if keyword == "type" and None in (value if isinstance(value, list) else [value]):
+            raise SchemaFault('the type "null" is written in quotes', at)
         if keyword == "format" and value not in FORMATS:
             raise SchemaFault(f"this `format` is not known; known are {', '.join(FORMATS)}", at)
         if keyword == "pattern":

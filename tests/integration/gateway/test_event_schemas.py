@@ -104,6 +104,16 @@ async def test_a_schema_is_in_force_for_the_event_that_comes_after_it(gateway: G
         assert (answer.status, answer.code) == (422, "E_EVENT_SCHEMA")
 
 
+async def test_nothing_of_a_schema_is_told_to_whoever_did_not_sign(gateway: Gateway) -> None:
+    secret = await published(gateway)
+    forged = await gateway.hook(secret, b'{"amount":0}', signature="0" * 64)
+    assert (forged.status, forged.code) == (401, "E_SIGNATURE")
+    assert "amount" not in str(forged.body)
+    refused = await gateway.hook(secret, b'{"amount":0}')
+    assert refused.code == "E_EVENT_SCHEMA"
+    assert gateway.measures.value("webhook_rejected_total", "E_EVENT_SCHEMA") == 1
+
+
 async def test_a_batch_refuses_only_the_events_that_do_not_fit(gateway: Gateway) -> None:
     await published(gateway)
     events = [

@@ -1,11 +1,16 @@
 """`events:` of a topology file: a schema that is wrong is refused at its line and column."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from schemas.errors import Refused
 from tests.support.documents import page
+from topology.event_types import EventTypeSpec
 from topology.publication import Publication, collect, read_files
 
 ORDER = """
@@ -78,6 +83,8 @@ def test_a_schema_that_is_wrong_is_refused_at_its_place(harm: str, line: int, co
         ("{pattern: '(?<=a)b'}", "look-around"),
         ("{allOf: [{$ref: '#'}]}", "never end"),
         ("{nullable: true}", "is not taken here"),
+        ("{type: [string, null]}", "in quotes"),
+        ("{type: null}", "in quotes"),
         ("", "a schema is a mapping"),
         ("[1]", "a schema is a mapping"),
     ],
@@ -166,3 +173,28 @@ def test_what_the_documents_declare_is_taken(name: str):
             if one.avro is not None:
                 told = {"order_id": 2**53 + 1, "amount": "2499.00", "paid_with": {"shop.Card": {"last4": "4242"}}}
                 assert one.compiled.mismatch(told, 100) is None
+
+
+WORDS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.integers(2**63, 2**90) | st.floats() | st.text(max_size=4),
+    lambda inside: (
+        st.lists(inside, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "enum", "const", "properties", "items", "minimum", "default"]), inside
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(schema=WORDS, key=st.sampled_from(["schema", "avro"]))
+def test_what_is_taken_is_stored_and_read_again_as_it_was(schema: Any, key: str):
+    """Whatever may stand in a file: it is refused there, or it is good for ever."""
+    try:
+        made = EventTypeSpec.model_validate({"type": "a.b", key: schema})
+    except ValidationError:
+        return
+    again = EventTypeSpec.from_json(made.to_json())
+    assert again.to_json() == made.to_json()
+    assert repr(again.words) == repr(made.words)
