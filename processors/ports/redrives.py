@@ -77,6 +77,7 @@ class WaitingLetter:
     run_id: str | None
     workflow_id: str | None
     trigger_id: str | None
+    error_code: str | None
     envelope: str | None
 
 

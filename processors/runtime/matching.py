@@ -86,7 +86,7 @@ def match(
     `stored` is the data of an event that only refers to it.
     """
     try:
-        scope = _scope_of(envelope, stored)
+        scope = scope_of(envelope, stored)
         triggers = triggers_for(snapshot, envelope)
     except Refused as refused:
         return [refused]
@@ -98,7 +98,8 @@ def match(
     ]
 
 
-def _scope_of(envelope: Envelope, stored: bytes | None) -> EventScope:
+def scope_of(envelope: Envelope, stored: bytes | None) -> EventScope:
+    """`stored` is the data of an event that only refers to it."""
     return EventScope(envelope) if stored is None else EventScope(envelope, strict_json.decode(stored))
 
 
@@ -264,7 +265,7 @@ def run_again(
     is gone. No filter is asked: the event was accepted. `stored` as in `match`. Raises Refused as `run_of`, and
     E_WORKFLOW_NOT_FOUND.
     """
-    scope = _scope_of(envelope, stored)
+    scope = scope_of(envelope, stored)
     trigger = snapshot.triggers.get((envelope.project_id, trigger_id))
     if trigger is not None and trigger.workflow_id == workflow_id:
         if trigger.type == EVENT:

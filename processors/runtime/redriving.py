@@ -18,7 +18,7 @@ import msgspec
 from processors.ports.catalog import CatalogSnapshot
 from processors.ports.redrives import Candidate, DueRedrive, NotRedriven, Redriven, Step, WaitingLetter
 from processors.ports.runs import NewRun
-from processors.runtime.matching import EventScope, run_again, stale_at
+from processors.runtime.matching import EventScope, Miss, asked, run_again, scope_of, stale_at
 from schemas.envelope import Envelope, decode_envelope, redriven, reference_of
 from schemas.errors import Place, Refused, Unavailable
 from schemas.stored_bodies import Reference
@@ -28,6 +28,7 @@ MOST_REDRIVES = 5  # of one event, over all the letters that it has become
 WARN_FROM = 2
 TOO_OLD = "event_too_old"
 FILTER_ERROR = "E_FILTER_ERROR"
+FILTERED = "filtered"  # in the place of a code: nothing is wrong with the letter
 _EXAMPLES = 5
 _INSIDE = frozenset({"data", "event"})  # variables that need the envelope
 _RATE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)/([smh])")
@@ -53,7 +54,7 @@ class Rules:
 
     def cause(self, letter: Candidate) -> str | None:
         """Why a letter cannot be redriven."""
-        if letter.workflow_id is None or (letter.run_id is None and letter.error_code == FILTER_ERROR):
+        if letter.workflow_id is None:
             return "never_accepted"
         if letter.redrive_count >= MOST_REDRIVES:
             return "redriven_too_often"
@@ -160,9 +161,11 @@ async def step_of(
             envelope = _opened(letter)
             reference = reference_of(envelope)
             stored = None if reference is None else await read(reference)
-            done.append(
-                Redriven(letter.dead_letter_id, letter.run_id, _new_run(snapshot, letter, envelope, redrive, stored))
-            )
+            run = _new_run(snapshot, letter, envelope, redrive, stored)
+            if run is None:
+                refused.append(NotRedriven(letter.dead_letter_id, FILTERED))
+            else:
+                done.append(Redriven(letter.dead_letter_id, letter.run_id, run))
         except Refused as exc:
             refused.append(NotRedriven(letter.dead_letter_id, exc.code))
         except Unavailable:
@@ -178,12 +181,35 @@ def _opened(letter: WaitingLetter) -> Envelope:
 
 def _new_run(
     snapshot: CatalogSnapshot, letter: WaitingLetter, envelope: Envelope, redrive: DueRedrive, stored: bytes | None
-) -> NewRun:
+) -> NewRun | None:
+    """None: its filter, which had failed, lets the event pass by now."""
     if letter.workflow_id is None or letter.trigger_id is None:
         raise _gone(letter)
     millis = int(redrive.created_at.timestamp() * 1000)
-    run = run_again(snapshot, envelope, letter.workflow_id, letter.trigger_id, millis=millis, stored=stored)
+    make = _ask_again if letter.run_id is None and letter.error_code == FILTER_ERROR else run_again
+    run = make(snapshot, envelope, letter.workflow_id, letter.trigger_id, millis=millis, stored=stored)
+    if isinstance(run, Miss):
+        return None
     return msgspec.structs.replace(run, stale_at=None) if redrive.allow_stale else run
+
+
+def _ask_again(
+    snapshot: CatalogSnapshot,
+    envelope: Envelope,
+    workflow_id: str,
+    trigger_id: str,
+    *,
+    millis: int,
+    stored: bytes | None,
+) -> NewRun | Miss:
+    """What its trigger, as it is now, makes of an event over which its filter had failed."""
+    trigger = snapshot.triggers.get((envelope.project_id, trigger_id))
+    if trigger is None or trigger.workflow_id != workflow_id:
+        raise Refused("E_TRIGGER_NOT_FOUND", f"the trigger {trigger_id} of {workflow_id} does not exist (any more)")
+    found = asked(snapshot, trigger, scope_of(envelope, stored), millis, None)
+    if isinstance(found, Refused):
+        raise found
+    return found
 
 
 def _gone(letter: WaitingLetter) -> Refused:

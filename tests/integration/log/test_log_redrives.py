@@ -299,6 +299,37 @@ async def test_g08_an_event_that_ingest_found_too_old_runs_where_that_is_said(ya
     assert (run["operation_version"], run["event_id"]) == (2, old.id)
 
 
+FAILING = """
+triggers:
+  - {id: trg_big, type: event, event: order.big, filter: "%s", workflow: wf_orders}
+"""
+
+
+@pytest.mark.parametrize(
+    ("mended", "code"),
+    [("int(data.amount) > 10", None), ("int(data.amount) > 1000", "filtered"), ("data.amount > 11", "E_FILTER_ERROR"),
+     (None, "E_TRIGGER_NOT_FOUND")],
+)  # fmt: skip
+async def test_a_letter_over_which_a_filter_had_failed_is_asked_again_by_the_filter_of_now(
+    yard: Yard, mended: str | None, code: str | None
+) -> None:
+    await yard.stage.catalog.publish(PROJECT, {"big.yaml": FAILING % "data.amount > 10"}, dev=False, actor="test")
+    await yard.stage.ingest([yard.topic.direct(type="order.big", data='{"lane":"b","amount":"20"}')])
+    (letter,) = await yard.redrives.candidates(PROJECT, "ingest", whole=True, after=None, limit=9)
+    assert letter.error_code == "E_FILTER_ERROR"
+    mend = FAILING.replace("trg_big", "trg_other") % "true" if mended is None else FAILING % mended
+    if mended is None:
+        await yard.lab.rows("delete from automation.triggers where trigger_id = 'trg_big'")
+    await yard.stage.catalog.publish(PROJECT, {"big.yaml": mend}, dev=False, actor="test")
+    await yard.redrive([letter.dead_letter_id])
+    assert await yard.lab.value("select count(*)::int from automation.live_runs") == (1 if code is None else 0)
+    (order,) = await yard.lab.rows("select redriven, refused from automation.redrives")
+    assert (order["redriven"], order["refused"]) == ((1, 0) if code is None else (0, 1))
+    if code is not None:
+        (said,) = await yard.lab.column("select details from automation.audit_log where action like '%%not_redriven'")
+        assert json.loads(said)["error_code"] == code
+
+
 async def test_a_cloudevent_whose_attributes_stood_in_headers_keeps_them_and_runs_again(yard: Yard) -> None:
     await yard.stage.catalog.publish(PROJECT, {"ageing.yaml": AGEING}, dev=False, actor="test")
     headers = (

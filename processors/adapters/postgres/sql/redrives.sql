@@ -112,7 +112,7 @@ select *
 
 -- name: find_waiting
 -- The next letters of an order, in its order.
-select l.dead_letter_id, d.run_id, d.workflow_id, d.trigger_id, d.envelope
+select l.dead_letter_id, d.run_id, d.workflow_id, d.trigger_id, d.error_code, d.envelope
   from (select dead_letter_id, place from automation.redrive_letters
          where redrive_id = %(redrive_id)s and done_at is null
          order by place
