@@ -16,8 +16,8 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
-from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, ExecStatus, Format
+from psycopg.errors import InvalidSqlStatementName, error_from_result
+from psycopg.pq import ConnStatus, ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.rows import TupleRow
 from psycopg.waiting import Ready, Wait
@@ -54,7 +54,24 @@ def call(text: str, params: Mapping[str, Any]) -> Call:
 
 
 async def flush(conn: AsyncConnection[TupleRow], calls: Sequence[Call]) -> list[list[TupleRow]]:
-    """Run the calls up to one Sync; answer the rows of each. Raises the first error, as psycopg's own."""
+    """Run the calls up to one Sync; answer the rows of each. Raises the first error, as psycopg's own.
+
+    A rollback of the driver's own, such as of `conn.transaction()`, forgets all prepared statements of the connection,
+    ours too, and tells nobody. The batch has come to nothing then (a `commit` in it stands last) and is sent anew.
+    """
+    was_idle = conn.info.transaction_status is TransactionStatus.IDLE
+    try:
+        return await _flush_once(conn, calls)
+    except InvalidSqlStatementName:
+        _prepared[conn].names.clear()
+        if not was_idle:
+            raise
+    if conn.info.transaction_status is not TransactionStatus.IDLE:
+        await conn.execute("rollback", prepare=False)
+    return await _flush_once(conn, calls)
+
+
+async def _flush_once(conn: AsyncConnection[TupleRow], calls: Sequence[Call]) -> list[list[TupleRow]]:
     async with conn.lock:
         known = _prepared.setdefault(conn, _Prepared())
         new = {text: known.new_name(text) for text, *_ in calls if text not in known.names}

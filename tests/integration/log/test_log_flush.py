@@ -35,6 +35,17 @@ async def is_asleep(dsn: str, conn: AsyncConnection[Any]) -> None:
         await until(asleep, "a statement under way", 10)
 
 
+async def forget_by_rollback(conn: AsyncConnection[Any]) -> None:
+    """What a refused change does: the driver has statements of its own, and rolls back."""
+    for _ in range(3):
+        await conn.execute("select %s::text", ("prepared by the driver",))
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        async with conn.transaction():
+            await conn.execute("select 1 / 0")
+    names = await (await conn.execute("select name from pg_prepared_statements", prepare=False)).fetchall()
+    assert names == []
+
+
 @pytest_asyncio.fixture
 async def conn(log_database: str) -> AsyncIterator[AsyncConnection[Any]]:
     opened = await connect(log_database, "flush")
@@ -95,6 +106,28 @@ async def test_an_error_undoes_the_batch_and_the_connection_goes_on(conn: AsyncC
         await commit(conn, [insert, ("select 1 / %(n)s::integer", {"n": 0}), insert])
     assert conn.info.transaction_status is TransactionStatus.IDLE
     assert await commit(conn, [insert, ("select count(*) from pg_temp.kept", {})]) == [[], [(1,)]]
+
+
+async def test_statements_that_a_rollback_of_the_driver_forgot_are_prepared_anew(conn: AsyncConnection[Any]) -> None:
+    await conn.execute("create temporary table kept (n integer)")
+    batch = [("insert into pg_temp.kept values (%(n)s)", {"n": 1}), (ECHO, {"value": "x"})]
+    await commit(conn, batch)
+    for _ in range(3):
+        await forget_by_rollback(conn)
+        assert await flush(conn, [call(ECHO, {"value": "y"})]) == [[("y",)]]
+        await forget_by_rollback(conn)
+        assert await commit(conn, [*batch, ("select count(*) from pg_temp.kept where %(n)s::int > 0", {"n": 1})])
+    assert await commit(conn, [("select count(*) from pg_temp.kept", {})]) == [[(4,)]]
+
+
+async def test_statements_that_are_forgotten_inside_a_transaction_undo_it(conn: AsyncConnection[Any]) -> None:
+    """Half of the transaction lies before this flush: it is not for the flush to begin it anew."""
+    await flush(conn, [call(ECHO, {"value": "x"})])
+    await forget_by_rollback(conn)
+    with pytest.raises(psycopg.errors.InvalidSqlStatementName):
+        async with conn.transaction():
+            await flush(conn, [call(ECHO, {"value": "x"})])
+    assert await flush(conn, [call(ECHO, {"value": "y"})]) == [[("y",)]]
 
 
 async def test_a_statement_that_cannot_be_prepared_is_tried_anew(conn: AsyncConnection[Any]) -> None:
