@@ -124,7 +124,8 @@ class Executor:
             await self._open(stop)
             while not stop.is_set():
                 await self._wake.wait()
-                await self._turn(stop)
+                if not stop.is_set():  # a turn would begin what comes next
+                    await self._turn(stop)
             if self._has_session:
                 await self._drain()
         finally:

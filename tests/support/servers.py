@@ -67,7 +67,10 @@ def _in_memory(resources: AsyncExitStack) -> Path | None:
     """A folder in memory for the time of the session, where the machine has one with room."""
     if not MEMORY.is_dir() or not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < MEMORY_BYTES:
         return None
-    folder = Path(tempfile.mkdtemp(prefix="a44-tests-", dir=MEMORY))
+    for left in MEMORY.glob("a44-tests-*-*"):  # by a session that was killed
+        if not Path(f"/proc/{left.name.split('-')[2]}").exists():
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"a44-tests-{os.getpid()}-", dir=MEMORY))
     folder.chmod(0o711)  # Postgres runs as another account where the tests run as root
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
     return folder

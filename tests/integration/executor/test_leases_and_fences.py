@@ -10,7 +10,7 @@ import pytest
 
 from processors.adapters.postgres.journal import PostgresJournal
 from processors.adapters.postgres.schedule import PostgresSchedule
-from processors.ports.journal import Batch, SessionOver
+from processors.ports.journal import Batch, Claim, SessionOver
 from processors.ports.schedule import Silent
 from tests.integration.executor.scripted_bodies import Act
 from tests.integration.executor.works import Working, Works
@@ -148,9 +148,8 @@ async def test_f09_cancels_that_come_while_nobody_runs_end_the_retries(works: Wo
     assert sum(second.bodies.begun.values()) == 0
 
 
-async def commit_until_over(journal: PostgresJournal, works: Works) -> int:
+async def commit_until_over(journal: PostgresJournal, claim: Claim) -> int:
     """A zombie: appends until the fence refuses it. Answers how many appends it was told were committed."""
-    (claim,) = await works.lab.claim(journal)
     seq = 0
     try:
         while True:
@@ -177,8 +176,9 @@ async def test_a_zombie_commits_nothing_from_the_moment_its_run_is_granted_again
         run = works.lab.run()
         await works.make(run)
         journal = await works.lab.journal(lease=600)
+        (claim,) = await works.lab.claim(journal)
         told, _ = await asyncio.gather(
-            commit_until_over(journal, works), close_at(draw.uniform(0.0, 0.05), schedule, works)
+            commit_until_over(journal, claim), close_at(draw.uniform(0.0, 0.05), schedule, works)
         )
         kept = await works.lab.value("select count(*) from automation.step_attempts where run_id = %s", run.run_id)
         assert kept == told
