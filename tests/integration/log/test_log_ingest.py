@@ -218,6 +218,26 @@ async def test_a_filter_that_cannot_be_asked_is_never_a_silent_drop(stage: Stage
     assert stage.ingest.measures.value("events_filtered_total") == 1
 
 
+async def test_data_that_does_not_fit_its_schema_is_a_dead_letter_and_leaves_its_key_free(stage: Stage) -> None:
+    schema = "{type: object, properties: {amount: {type: integer}}}"
+    files = {"events.yaml": f"events:\n  - {{type: order.paid, schema: {schema}}}\n"}
+    await stage.catalog.publish(PROJECT, files, dev=False, actor="tok_1")
+    topic = Topic()
+    unfit = topic.direct(data='{"lane":"a","amount":"hunter2"}', idempotency_key="k")
+    fits, accepted = '{"lane":"a","amount":5}', '{"lane":"b","amount":"by a door, before there was a schema"}'
+    await stage.ingest([unfit, topic.direct(data=fits, idempotency_key="k"), topic.relayed(data=accepted)])
+    (letter,) = await stage.lab.rows("select * from automation.dead_letters")
+    assert (letter["error_code"], letter["reason"], letter["project_id"]) == (
+        "E_EVENT_SCHEMA",
+        "permanent_error",
+        PROJECT,
+    )
+    assert "at /amount it is a text of 7 characters; expected integer" in letter["summary"]
+    assert (bytes(letter["raw"]), letter["workflow_id"]) == (unfit.value, None)
+    assert await stage.lab.column("select input from automation.live_runs order by lane") == [fits, accepted]
+    assert await stage.lab.value("select count(*) from automation.outbox") == 1
+
+
 async def test_a_trigger_may_keep_what_its_filter_let_pass_by_once_and_for_a_week(stage: Stage) -> None:
     topic = Topic()
     records = [topic.direct(type="order.watched", data=f'{{"amount":{amount}}}') for amount in (500, 5, 6)]
