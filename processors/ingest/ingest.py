@@ -124,7 +124,7 @@ class Ingest:
 
     async def _read(self, reader: Reader, steps: Sequence[_Step], harvest: Harvest, held: dict[int, Later]) -> None:
         """Decide what becomes of each record. Behind one that cannot be read now, its partition stands still."""
-        sources = [self._source(step) for step in steps if not step.is_behind_gap]
+        sources = self._sources(harvest.topic, [step for step in steps if not step.is_behind_gap])
         told = iter(zip(sources, await reader.read(sources), strict=True))
         for step in steps:
             found = None if step.is_behind_gap else next(told)
@@ -139,10 +139,10 @@ class Ingest:
                 self._tell_gap(step)
         _fold_repetitions(harvest)
 
-    def _source(self, step: _Step) -> Source:
-        if self._ladder.has(step.record.topic):
-            return source_of(step.record, is_relayed=step.is_relayed)
-        return Source(step.record, step.is_relayed)
+    def _sources(self, topic: str, steps: Sequence[_Step]) -> list[Source]:
+        if self._ladder.has(topic):
+            return [source_of(step.record, is_relayed=step.is_relayed) for step in steps]
+        return [Source(step.record, step.is_relayed) for step in steps]
 
     def _decide(self, harvest: Harvest, reader: Reader, source: Source, read: Read) -> bool:
         """Whether anything may be decided on the record: that it waits elsewhere, too."""

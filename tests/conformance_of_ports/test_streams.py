@@ -150,6 +150,31 @@ async def test_a_partition_that_is_wanted_later_goes_on_where_it_was_told_and_ot
     assert {one.partition for one in putting.taken[-7:]} == {1}  # all others were taken while it waited
 
 
+async def test_partitions_that_wait_are_read_by_whoever_gets_them(streams: Streams) -> None:
+    """The group is shared out anew, twice, while all of its partitions are left alone."""
+    await streams.admin.ensure_topics([streams.spec])
+    is_time, taken = asyncio.Event(), set[bytes]()
+
+    def waiting(asked: set[int]) -> BatchHandler:
+        async def wait_until_it_is_time(records: Sequence[Record]) -> Mapping[int, Later]:
+            if not is_time.is_set():
+                asked.update(record.partition for record in records)
+                return {record.partition: Later(record.offset, 0.2) for record in reversed(records)}
+            taken.update(record.value or b"" for record in records)
+            return {}
+
+        return wait_until_it_is_time
+
+    await streams.producer.send([Outgoing(streams.spec.name, b"k", b"%03d" % n, (), n % PARTITIONS) for n in range(40)])
+    first, second = set[int](), set[int]()
+    async with reading(streams, waiting(first), Kept({})):
+        await until(lambda: len(first) == PARTITIONS, "all partitions wait", 60)
+        async with reading(streams, waiting(second), Kept({})):
+            await until(lambda: bool(second), "another has some of them", 60)
+        is_time.set()
+        await until(lambda: len(taken) == 40, "everything is taken", 60)
+
+
 async def test_positions_decide_where_a_reader_begins(streams: Streams) -> None:
     await streams.admin.ensure_topics([streams.spec])
     batch = [Outgoing(streams.spec.name, b"k", b"%03d" % n, (), n % PARTITIONS) for n in range(40)]
