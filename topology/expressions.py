@@ -14,6 +14,7 @@ from schemas.errors import Refused
 from topology import cel
 from topology.lexing import PathParts, Token, read_paths, scan, whole_path
 from topology.names import hint
+from topology.repeated_work import RepeatedWork, is_macro, repeated_work
 
 MAX_TEXT = 4096
 SHOWN = 80  # characters of an expression that a message shows
@@ -29,7 +30,6 @@ ALL_VARIABLES = ("data", "event", "input", "run", "step", "steps")
 _GROWTH = 256  # how many times over an expression may repeat the 64 KB it reads, by `+`
 _WORK = 1_000_000  # same, by putting one value into a list several times in nested `map`s
 _SEARCHED = 4096  # bytes read where a regular expression comes from data, or may run once an item of a list
-_MACROS = frozenset({"map", "filter", "all", "exists", "exists_one"})
 
 _UNDECLARED = re.compile(r"undeclared reference to '(\w+)")
 _MISSING = object()
@@ -45,6 +45,7 @@ class Expression:
     program: cel.Program = field(repr=False)
     wanted: cel.Wanted = field(repr=False)
     limit: int = cel.MAX_BOUND
+    work: RepeatedWork | None = None
 
     def evaluate(self, scope: Mapping[str, Any]) -> Any:
         """Its value as plain JSON. Raises Refused E_EXPRESSION."""
@@ -57,7 +58,11 @@ class Expression:
         """As `evaluate`, but raises cel.EvaluationError."""
         if self.lookup is not None:
             return _look_up(self.lookup, scope)
-        return cel.evaluate(self.program, cel.bind(scope, self.wanted, self.limit))
+        bound = cel.bind(scope, self.wanted, self.limit)
+        excess = None if self.work is None else self.work.excess(bound)
+        if excess is not None:
+            raise cel.EvaluationError(excess)
+        return cel.evaluate(self.program, bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +128,8 @@ def compile_expression(
         program = cel.compile_program(text, variables, types)
     except cel.CompileError as error:
         raise _bad(error.message + _advice(text, error.message, variables), _offset(text, error)) from error
-    paths = _outermost(read_paths(tokens, variables))
-    return Expression(text, paths, whole_path(tokens, variables), program, _wanted(paths), limit)
+    paths, work = _outermost(read_paths(tokens, variables)), repeated_work(tokens, variables)
+    return Expression(text, paths, whole_path(tokens, variables), program, _wanted(paths), limit, work)
 
 
 def compile_filter(text: str) -> Filter:
@@ -165,7 +170,7 @@ def _check_work(tokens: list[Token]) -> int:
     """How many bytes it may read. Refused is what could repeat its data beyond reason: evaluation cannot be
     stopped from outside.
     """
-    calls = [at for at, token in enumerate(tokens) if token.text in _MACROS and _is_method(tokens, at)]
+    calls = [at for at in range(len(tokens)) if is_macro(tokens, at)]
     maps = sum(1 for at in calls if tokens[at].text == "map")
     pluses = sum(1 for token in tokens if token.text == "+")
     if (pluses / max(maps, 1) + 1) ** max(maps, 1) > _GROWTH or (maps and (len(tokens) / maps) ** maps > _WORK):
@@ -177,10 +182,6 @@ def _check_work(tokens: list[Token]) -> int:
 
 def _has_literal_pattern(tokens: list[Token], at: int) -> bool:
     return len(tokens) > at + 3 and tokens[at + 2].kind == "string" and tokens[at + 3].text == ")"
-
-
-def _is_method(tokens: list[Token], at: int) -> bool:
-    return at > 0 and tokens[at - 1].text == "." and at + 1 < len(tokens) and tokens[at + 1].text == "("
 
 
 def _outermost(paths: list[PathParts]) -> tuple[PathParts, ...]:
