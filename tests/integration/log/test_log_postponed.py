@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from processors.ingest.ingest import Ingest
-from processors.ingest.postponing import source_of
+from processors.ingest.postponing import Source, source_of
 from processors.ports.relay import OutboxRow
 from processors.ports.streams import Record
 from processors.relay.numbering import Numbering
@@ -16,7 +16,7 @@ from schemas.envelope import encode_envelope, referring
 from schemas.errors import Unavailable
 from schemas.stored_bodies import too_large_to_travel
 from tests.integration.log.lab import EVENTS, PROJECT, Lab
-from tests.integration.log.polls import Stage, Topic
+from tests.integration.log.polls import SEAL_KEY, Stage, Topic
 
 RETRY = "t.retry.10s.v1"
 ROWS = "select xid::text::bigint as xid, id, topic, partition_key, headers, value from automation.outbox order by id"
@@ -43,11 +43,16 @@ def large(topic: Topic, key: bytes | None = b"k", **fields: object) -> Record:
 async def letters(lab: Lab) -> list[Record]:
     """As the relay publishes them."""
     numbering, found = Numbering(0), []
+    numbering.begin({}, SEAL_KEY)
     for at, row in enumerate(await lab.rows(ROWS)):
         assert row["topic"] == RETRY
         out = numbering.outgoing(_row(row), 1)
         found.append(Record(RETRY, 0, at, out.key, out.value, out.headers, 1))
     return found
+
+
+def first_of(letter: Record) -> Source:
+    return source_of(letter, is_relayed=True)
 
 
 def _row(row: dict[str, object]) -> OutboxRow:
@@ -63,7 +68,7 @@ async def test_a_record_is_put_off_in_the_transaction_that_moves_its_offset(stag
     assert len(await stage.lab.column(xids)) == 1
     assert await stage.lab.value("select count(*) from automation.live_runs") == 1
     (letter,) = await letters(stage.lab)
-    assert source_of(letter).record == first
+    assert first_of(letter).record == first
     assert await stage.lab.value("select count(*) from automation.dead_letters") == 0
 
 
@@ -72,7 +77,7 @@ async def test_whatever_the_key_is_it_comes_back(stage: Stage, key: bytes | None
     first = large(Topic(), key=key)
     await patient(stage)([first])
     (letter,) = await letters(stage.lab)
-    assert source_of(letter).record == first
+    assert first_of(letter).record == first
 
 
 async def test_two_owners_of_a_partition_put_a_record_off_once(stage: Stage) -> None:
@@ -81,7 +86,7 @@ async def test_two_owners_of_a_partition_put_a_record_off_once(stage: Stage) -> 
     records = [large(topic) for _ in range(20)]
     await asyncio.gather(patient(stage)(records), patient(other)(records[:15]))
     await patient(await stage.restarted())(records)
-    found = [source_of(letter).record.offset for letter in await letters(stage.lab)]
+    found = [first_of(letter).record.offset for letter in await letters(stage.lab)]
     assert sorted(found) == list(range(20))
 
 
@@ -95,7 +100,7 @@ async def test_what_comes_back_twice_is_put_off_again_once_and_ends_as_from_its_
     again = msgspec.structs.replace(letter, offset=1)
     await patient(stage)([letter, again])
     both = await letters(stage.lab)
-    assert [source_of(one).tries for one in both] == [1, 2]
+    assert [first_of(one).tries for one in both] == [1, 2]
 
     class Back:
         async def get(self, _reference: object) -> bytes:
