@@ -6,7 +6,7 @@ puts it off to a retry topic, from where it comes back as what it was.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -188,7 +188,7 @@ class Ingest:
         except AutomationError as exc:
             raise self._held_up(harvest, exc) from exc
         crash_points.reach("after_commit_before_ack")
-        self._count(harvest)
+        self._count(harvest, committed.buried)
         tell_direct(harvest, committed.known, self.measures)
         self._hints.granted(committed.grants)
 
@@ -246,21 +246,20 @@ class Ingest:
             kept=kept(record) if accepted is None else NOTHING_KEPT,
             is_filtered=0 < len(missed) == len(read.found),
         )
-        makes_runs = accepted is not None or event_of(arrival) not in harvest.events
         harvest.arrivals.append(arrival)
-        harvest.events.add(event_of(arrival))
-        for place, one in enumerate(read.found):
+        is_first = _is_first(harvest, arrival)
+        for place, one in enumerate(read.found if is_first else ()):
             if isinstance(one, Refused):
                 reason = REASONS.get(one.code, "permanent_error")
                 harvest.dead.append(_refused_by_trigger(record, envelope, reason, one, place))
-            elif isinstance(one, NewRun) and makes_runs:
+            elif isinstance(one, NewRun):
                 harvest.runs.append(one)
         if not read.found:
             self.measures.count("events_unmatched_total")
         harvest.filtered += len(missed)
         harvest.misses += [one for one in missed if one is not None]
 
-    def _count(self, harvest: Harvest) -> None:
+    def _count(self, harvest: Harvest, buried: Collection[str]) -> None:
         self.measures.count("events_taken_total", len(harvest.arrivals))
         self.measures.count("event_runs_total", len(harvest.runs))
         self.measures.count("events_filtered_total", harvest.filtered)
@@ -268,9 +267,18 @@ class Ingest:
             self.measures.count("records_postponed_total", 1, letter.code)
         if harvest.missing:
             self.measures.count("relay_gaps_total", len(harvest.missing))
-        for dead in harvest.dead:
+        for dead in (one for one in harvest.dead if one.dead_letter_id in buried):
             self.measures.count("records_refused_total", 1, dead.error_code)
             _log.warning("dead_letter", id=dead.dead_letter_id, code=dead.error_code, project_id=dead.project_id)
+
+
+def _is_first(harvest: Harvest, arrival: Arrival) -> bool:
+    """Whether it decides what its event makes: the first that came through a door does, else the first of all."""
+    (project_id, event_id), is_direct = event_of(arrival), arrival.accepted_at is None
+    is_known = (project_id, event_id, True) in harvest.events
+    is_known = is_known or (is_direct and (project_id, event_id, False) in harvest.events)
+    harvest.events.add((project_id, event_id, not is_direct))
+    return not is_known
 
 
 def _fold_repetitions(harvest: Harvest) -> None:
@@ -304,6 +312,7 @@ def _letter(record: Record, salt: str) -> str:
 def _refused_by_trigger(record: Record, envelope: Envelope, reason: str, refused: Refused, place: int) -> DeadRecord:
     """With what a redrive needs, where the refusal is one trigger's."""
     dead = _dead(record, envelope.project_id, reason, refused, place)
+    dead = msgspec.structs.replace(dead, event_id=envelope.id)
     workflow, trigger = refused.details.get("workflow_id"), refused.details.get("trigger_id")
     if not (isinstance(workflow, str) and isinstance(trigger, str)):
         return dead

@@ -1,6 +1,6 @@
 """What ingest needs of the log: where to go on, and one transaction for everything a poll became."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -46,7 +46,8 @@ class DeadRecord(Struct, frozen=True):
     """A record of which no run can be made, with the place where it first stood. `summary` never holds its content.
 
     Where one trigger refused what others may have taken, the letter says which, and has the envelope as text: that run
-    can be made by a redrive. `data_ref` is where its data lies, if in storage.
+    can be made by a redrive. `data_ref` is where its data lies, if in storage. With `event_id` it tells what one event
+    came to, and that is told once: where the event was decided before, no letter is written.
     """
 
     dead_letter_id: str
@@ -63,6 +64,7 @@ class DeadRecord(Struct, frozen=True):
     envelope: str | None = None
     data_ref: str | None = None
     kept: KeptRecord = NOTHING_KEPT
+    event_id: str | None = None
 
 
 class Postponed(Struct, frozen=True):
@@ -99,17 +101,18 @@ class Known(NamedTuple):
 
 class Committed(NamedTuple):
     """What the commit of a harvest came to. `known` is by place in its arrivals; direct records that are not in it were
-    the first to use their key.
+    the first to use their key. `buried` are the ids of the letters that were written of its `dead`.
     """
 
     grants: Sequence[Grant] = ()
     known: Mapping[int, Known] = MappingProxyType({})
+    buried: Collection[str] = frozenset()
 
 
 @dataclass(slots=True)
 class Harvest:
     """Everything that one poll of one topic, the one that was read, became. `runs` name their arrival by project and
-    event id, and `events` is what they name; of direct records that tell of the same event the first makes its runs.
+    event id. `events` is what was seen: project, event id, whether through a door; the first says what the event makes.
     `missing` is, by partition, the first of the relay's numbers that it has to send again; `filtered` is how often a
     filter let an event pass by, `misses` those times that are kept.
     """
@@ -121,7 +124,7 @@ class Harvest:
     postponed: list[Postponed] = field(default_factory=list)
     reached: dict[int, Reached] = field(default_factory=dict)
     missing: dict[int, int] = field(default_factory=dict)
-    events: set[tuple[str, str]] = field(default_factory=set)
+    events: set[tuple[str, str, bool]] = field(default_factory=set)
     filtered: int = 0
     misses: list[FilterMiss] = field(default_factory=list)
 

@@ -162,7 +162,7 @@ async def test_offsets_are_kept_with_the_runs(log: Log) -> None:
     await log.queue()
     ingest = await begun(log)
     runs = [new_run(n) for n in range(3)]
-    grants, _ = await ingest.commit(harvest_of(*runs, offset=4, seq=3))
+    grants = (await ingest.commit(harvest_of(*runs, offset=4, seq=3))).grants
     assert sorted(grant.run_id for grant in grants) == sorted(run.run_id for run in runs)
     assert ingest.followed(EVENTS)[0] == Followed(3, 3)
     other = await log.ingest_log()
@@ -228,6 +228,26 @@ async def test_a_bad_record_is_buried_once(log: Log) -> None:
         )
         await ingest.commit(harvest)
     assert [row.value for row in await rows_of(await log.relay_store())] == [b"\xff"]
+
+
+async def test_what_an_event_came_to_is_told_once_and_not_where_it_comes_again(log: Log) -> None:
+    await log.queue()
+    ingest, run = await begun(log), new_run(1)
+    old = {"reason": "event_too_old", "error_code": "E_EVENT_TOO_OLD", "summary": "no", "raw": b"raw", "topic": EVENTS}
+
+    async def told(letter: str, event: str, offset: int, *runs: NewRun) -> list[str]:
+        harvest = harvest_of(*(runs or (new_run(9),)), offset=offset)
+        harvest.runs = list(runs)
+        harvest.arrivals[0] = msgspec.structs.replace(harvest.arrivals[0], event_id=event)
+        harvest.dead.append(DeadRecord(letter, run.project_id, partition=0, offset=offset, event_id=event, **old))
+        return sorted((await ingest.commit(harvest)).buried)
+
+    assert await told("dlq_1", "evt_old", 0) == ["dlq_1"]
+    assert await told("dlq_2", "evt_old", 1) == []  # published again
+    await ingest.commit(harvest_of(run, offset=2))
+    assert await told("dlq_3", run.event_id, 3) == []  # it had its run, and has grown old since
+    assert len(await rows_of(await log.relay_store())) == 1
+    assert await log.states() == {run.run_id: "granted"}
 
 
 async def test_runs_of_a_lane_take_dense_places_over_polls(log: Log) -> None:

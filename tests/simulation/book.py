@@ -9,13 +9,14 @@ import msgspec
 from processors.ports.door import Answer, Outcome
 from schemas.ids import run_id
 from tests.simulation.bodies import Act, Script
-from tests.simulation.installation import EVENT_TYPE, LOOSE_TYPE, PROJECT, snapshot
+from tests.simulation.installation import EVENT_TYPE, LOOSE_TYPE, PROJECT, URGENT_TYPE, snapshot
 from tests.simulation.invariants import (
     ALL_ENDS,
     EXACT_OUTBOX,
     EXACT_RUNS,
     LANE_ORDER,
     RIGHT_OUTCOME,
+    TOO_OLD,
     Invariants,
 )
 from tests.simulation.memory.tables import LiveRun, Tables
@@ -121,7 +122,9 @@ class Book:
             return [run_id(PROJECT, promise.event_id, MANUAL, 1)]
         if promise.sending.kind == "direct" and self.is_lossy:
             return []
-        triggers = snapshot().by_event[PROJECT, LOOSE_TYPE if promise.sending.is_loose else EVENT_TYPE]
+        if promise.event_id in self._invariants.too_old:
+            return []
+        triggers = snapshot().by_event[PROJECT, type_of(promise.sending)]
         return [run_id(PROJECT, promise.event_id, trigger.trigger_id, 1) for trigger in triggers]
 
     def check_end(self, tables: Tables) -> None:
@@ -147,7 +150,8 @@ class Book:
         is_late = code == "E_DEADLINE" and live.deadline_at is not None
         is_cancelled = state == "cancelled" and (run in self.cancelled or is_late)
         is_poison = code == "E_WORKER_CRASH_LOOP" and self._invariants.losses[run] >= TELLING_LOSSES
-        if not (is_expected or is_cancelled or is_poison):
+        is_stale = code == TOO_OLD and state == "failed"  # whether it may be is watched all the time
+        if not (is_expected or is_cancelled or is_poison or is_stale):
             self._invariants.fail(RIGHT_OUTCOME, f"{run} ended as {state} {code}, its script fails: {hopeless}")
         if state == "succeeded":
             missing = [act.name for act in _acts(self.script_of(live.run.input)) if not self._is_done(run, act)]
@@ -156,6 +160,13 @@ class Book:
 
     def _is_done(self, run: str, act: Act) -> bool:
         return act.is_sleep or (run, act.name) in self._invariants.successes
+
+
+def type_of(sending: Sending) -> str:
+    """Of the event that it sends."""
+    if sending.is_urgent:
+        return URGENT_TYPE
+    return LOOSE_TYPE if sending.is_loose else EVENT_TYPE
 
 
 def _kind_of(left: list[str]) -> str:

@@ -1,5 +1,5 @@
-"""What is published in every simulation: two workflows on one event, one of them in order, another on an event of its
-own, and the topics.
+"""What is published in every simulation: two workflows on one event, one of them in order, two others on events of
+their own, one of which is soon too old, and the topics.
 """
 
 from functools import cache
@@ -11,6 +11,7 @@ from topology.topics import Topics, TopicSpec
 PROJECT = "pj_shop"
 EVENT_TYPE = "order.paid"
 LOOSE_TYPE = "order.noted"  # no order is kept among its runs
+URGENT_TYPE = "order.pressing"  # no order either, and nobody wants it after three seconds
 ORDERED, LOOSE = "q_orders", "q_notices"
 TOPICS = Topics("sim")
 DELAYS = dict(zip(TOPICS.retries(), (1.0, 3.0, 8.0), strict=True))  # shorter than in truth: faults do not last long
@@ -46,6 +47,14 @@ trigger: { event: order.noted }
 queue: q_notices
 steps:
   - { id: send, uses: sql/execute, timeout: 5s, query: "select 1" }
+""",
+    "pressing.yaml": """\
+name: press-order
+version: 1
+trigger: { event: order.pressing, deliver: { maxAge: 3s } }
+queue: q_notices
+steps:
+  - { id: press, uses: sql/execute, timeout: 5s, query: "select 1" }
 """,
     "queues.yaml": """\
 queues:

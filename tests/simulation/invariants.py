@@ -12,6 +12,7 @@ from processors.ports.ingest import DeadRecord
 from processors.ports.journal import Entry
 from processors.ports.relay import OutboxRow
 from processors.ports.streams import Record
+from schemas.envelope import decode_envelope
 from schemas.records import RUN_ITEM, Kind, Status
 from schemas.run_events import decode_run_event
 from tests.simulation.bodies import Witness
@@ -31,8 +32,12 @@ EFFECTS_PRESENT = "the effects of committed steps are in the ledger"
 COMMIT_FIRST = "nothing is acted on before its commit"
 RIGHT_OUTCOME = "a run ends as its script says"
 ALL_ENDS = "everything ends once the faults are over"
+NEVER_BEGUN = "a run whose event is too old never begins, and is a dead letter"
 NO_ROLE_DIES = "no role ends by itself"
 _TAKING = frozenset({Status.SUCCEEDED, Status.FAILED, Status.LOST})
+
+
+TOO_OLD = "E_EVENT_TOO_OLD"
 
 
 class Violation(AssertionError):
@@ -70,6 +75,8 @@ class Invariants(Watcher, Witness):
         self.published: Counter[tuple[str, bytes]] = Counter()
         self.values: dict[tuple[str, int, int], bytes] = {}
         self.rewinds = 0
+        self.too_old: dict[str, None] = {}
+        self.is_late: dict[str, bool] = {}
 
     def fail(self, invariant: str, message: str) -> NoReturn:
         violation = Violation(invariant, message)
@@ -120,6 +127,8 @@ class Invariants(Watcher, Witness):
             self.fail(ONE_OWNER, f"{run_id} under fence {live.fence} belongs to {before} and {session.session_id}")
         self._check_alive(session.session_id, f"claims {run_id}")
         self.owner[run_id] = (session.session_id, live.fence)
+        if live.stale_at is not None and live.started_at is not None:
+            self.is_late.setdefault(run_id, live.started_at > live.stale_at)
 
     def _check_alive(self, session: int, what: str) -> None:
         if not self.sessions[session].alive:
@@ -171,6 +180,7 @@ class Invariants(Watcher, Witness):
         self._check_owner(run_id, session, "ends")
         if ended.state not in TERMINAL:
             self.fail(TERMINAL_STAYS, f"{run_id} ends as {ended.state}")
+        self._check_age(ended)
         self._let_go(live)
         del self.live[run_id]
         self.ended_runs[run_id] = ended
@@ -180,6 +190,16 @@ class Invariants(Watcher, Witness):
             if lane[0] != run_id:
                 self.fail(LANE_ORDER, f"{run_id} ends while {lane[0]} stands before it")
             del lane[0]
+
+    def _check_age(self, ended: EndedRun) -> None:
+        """Ended for its age is who was claimed too late for the first time, and nobody else, with a dead letter."""
+        run_id, end = ended.live.run.run_id, ended.end
+        code = None if end.error is None else end.error.code
+        is_late = self.is_late.get(run_id, False)
+        if is_late != (code == TOO_OLD) and ended.state != "cancelled":
+            self.fail(NEVER_BEGUN, f"{run_id} ends as {ended.state} {code}; claimed too late: {is_late}")
+        if code == TOO_OLD and (end.dead_letter_id is None or end.reason != "event_too_old"):
+            self.fail(NEVER_BEGUN, f"{run_id} ends for its age as dead letter {end.dead_letter_id} {end.reason}")
 
     def _let_go(self, live: LiveRun) -> None:
         self.owner.pop(live.run.run_id, None)
@@ -232,11 +252,19 @@ class Invariants(Watcher, Witness):
 
     def buried(self, dead: DeadRecord) -> None:
         self._trace.note("buried", dead.dead_letter_id, dead.error_code)
+        if dead.error_code != TOO_OLD or dead.envelope is None:
+            return
+        event_id = decode_envelope(dead.envelope.encode()).id
+        if event_id in self.too_old:
+            self.fail(EXACT_RUNS, f"{event_id} is refused for its age twice")
+        self.too_old[event_id] = None
 
     # bodies
 
     def began(self, run_id: str, fence: int, item: str, attempt: int, after: int) -> None:
         self._trace.note("began", run_id, fence, item, attempt)
+        if self.is_late.get(run_id):
+            self.fail(NEVER_BEGUN, f"{run_id} begins {item}, and was claimed when its event was too old")
         self._check_committed(run_id, after, f"{item} begins")
 
     def delivered(self, run_id: str, fence: int, seq: int) -> None:

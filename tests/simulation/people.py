@@ -8,13 +8,13 @@ from processors.adapters.postgres.wakeups import Channel
 from processors.ports.door import Acceptance, Answer
 from processors.ports.journal import Mail
 from processors.ports.streams import Delivery, Outgoing
-from processors.runtime.matching import manual_run
+from processors.runtime.matching import iso, manual_run
 from schemas.envelope import Envelope, body_hash, encode_envelope, referring
 from schemas.errors import Unavailable
 from schemas.ids import new_event_id
 from schemas.stored_bodies import Reference, StoredBody
-from tests.simulation.book import Book, Promise
-from tests.simulation.installation import EVENT_TYPE, LOOSE_TYPE, PROJECT, TOPICS, snapshot
+from tests.simulation.book import Book, Promise, type_of
+from tests.simulation.installation import PROJECT, TOPICS, snapshot
 from tests.simulation.memory.streams import MemoryProducer
 from tests.simulation.memory.tables import Tables
 from tests.simulation.nodes import Node, Site
@@ -117,10 +117,10 @@ class People:
         data = _data(sending)
         plain = Envelope(
             id=event_id,
-            type=LOOSE_TYPE if sending.is_loose else EVENT_TYPE,
+            type=type_of(sending),
             idempotency_key=f"key-{sending.number}",
             partition_key=sending.lane,
-            occurred_at=OCCURRED_AT,
+            occurred_at=iso(self._site.database.now()) if sending.is_urgent else OCCURRED_AT,
             data=data,
             project_id=PROJECT,
         )

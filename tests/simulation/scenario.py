@@ -36,7 +36,8 @@ FAULTS = {
 @dataclass(frozen=True, slots=True)
 class Sending:
     """One event. `copies` are sent at once; `kind` is a published event, a manual run or a record straight to Kafka.
-    Data that is `large` lies in storage; a `loose` event makes no run that keeps an order.
+    Data that is `large` lies in storage; a `loose` event makes no run that keeps an order, and an
+    `urgent` one is soon too old.
     """
 
     number: int
@@ -46,6 +47,7 @@ class Sending:
     copies: int
     is_large: bool = False
     is_loose: bool = False
+    is_urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ def draw(seed: int, faults: Sequence[str] = ()) -> Scenario:
         weather=Weather(slow=dice.choice([0.0, 0.01, 0.05]), bumpy=dice.choice([0.0, 0.01, 0.05])),
         lost_wakes=dice.choice([0.0, 0.1, 0.5]),
     )
+    urgency = random.Random(seed ^ 0xA9E)
     lanes = [f"lane-{n}" for n in range(dice.randint(1, 3))]
     for number in range(dice.randint(4, 14)):
         made.scripts.append(_script(dice))
@@ -92,7 +95,8 @@ def draw(seed: int, faults: Sequence[str] = ()) -> Scenario:
         copies = dice.choices([1, 2, 3], [7, 2, 1])[0]
         at, lane = dice.uniform(0.1, 10.0), dice.choice(lanes)
         is_large, is_loose = (dice.random() < 0.3, dice.random() < 0.4) if kind != "manual" else (False, False)
-        made.sendings.append(Sending(number, at, kind, lane, copies, is_large, is_loose))
+        is_urgent = is_loose and urgency.random() < 0.5
+        made.sendings.append(Sending(number, at, kind, lane, copies, is_large, is_loose, is_urgent))
     kinds = list(faults or FAULTS)
     weights = [FAULTS[kind] for kind in kinds]
     for _ in range(MOST_FAULTS if faults else dice.randint(1, MOST_FAULTS)):

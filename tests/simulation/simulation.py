@@ -7,9 +7,10 @@ command that runs it again.
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -55,6 +56,7 @@ class Outcome:
     virtual_seconds: float
     runs: int
     lines: list[str]
+    ages: Counter[str] = field(default_factory=Counter)
 
 
 class _Witnesses(Invariants):
@@ -184,6 +186,11 @@ def simulate(seed: int, parts: Parts | None = None, keep: int | None = KEPT, fau
         made.loop.now,
         len(made.invariants.ended_runs),
         made.trace.lines(),
+        Counter(
+            refused=len(made.invariants.too_old),
+            late=sum(made.invariants.is_late.values()),
+            timely=list(made.invariants.is_late.values()).count(False),
+        ),
     )
 
 

@@ -15,6 +15,7 @@ from tests.simulation.invariants import (
     EXACT_RUNS,
     LANE_ORDER,
     LIVE_FENCE,
+    NEVER_BEGUN,
     NO_ROLE_DIES,
     ONE_OWNER,
     ONE_SUCCESS,
@@ -50,6 +51,7 @@ CASES = {
         found_by(LIVE_FENCE, ONE_SUCCESS, ATTEMPT_NUMBERS, ALL_ENDS),
         LOST_ANSWERS,
     ),
+    "a journal that knows of no age of events": Case(Parts(journal=mutations.AgelessJournal), found_by(NEVER_BEGUN)),
     "a relay without a horizon": Case(Parts(relay_store=mutations.RelayWithoutHorizon), found_by(EXACT_OUTBOX)),
     "a relay that moves its cursor first": Case(Parts(relay_store=mutations.HastyRelayStore), found_by(EXACT_OUTBOX)),
     "a relay that never misses what was lost at an end": Case(

@@ -68,7 +68,7 @@ class PostgresIngestLog:
         return {p: offset for p, told_id, offset, *_ in rows if p in wanted and told_id == topic_id}
 
     async def commit(self, harvest: Harvest) -> Committed:
-        batch, grants, decided = self._transaction(harvest)
+        batch, asked = self._transaction(harvest)
         try:
             async with self._turn:
                 results = await commit(await self._connection(), batch)
@@ -77,8 +77,11 @@ class PostgresIngestLog:
             raise Unavailable("E_UNAVAILABLE", f"the connection to Postgres broke: {exc}") from exc
         followed = self._followed.setdefault(harvest.topic, {})
         followed.update((partition, reached.followed) for partition, reached in harvest.reached.items())
-        made = granted(results[grants]) if grants is not None else []
-        return Committed(made, _known(harvest, results[decided]) if decided is not None else {})
+        return Committed(
+            granted(results[asked["grants"]]) if "grants" in asked else (),
+            _known(harvest, results[asked["decided"]]) if "decided" in asked else {},
+            {letter for (letter,) in results[asked["buried"]]} if "buried" in asked else frozenset(),
+        )
 
     async def _ask(self, name: str, topic: str, what: str) -> list[TupleRow]:
         async with self._turn:
@@ -95,19 +98,20 @@ class PostgresIngestLog:
             await self._clock.sync(self._conn)
         return self._conn
 
-    def _transaction(self, harvest: Harvest) -> tuple[list[Statement], int | None, int | None]:
-        """The statements, and which of them answer the grants and what became of direct records.
+    def _transaction(self, harvest: Harvest) -> tuple[list[Statement], dict[str, int]]:
+        """The statements, and which of them answer: the grants, what became of direct records, the letters.
 
         Lock order: progress, queues, keys, inbox, lanes, runs, dead letters, outbox.
         """
-        sql, grants, decided = statements("ingest"), None, None
+        sql, asked = statements("ingest"), dict[str, int]()
         partitions = sorted(harvest.reached)
         batch: list[Statement] = [(sql["hold_progress"], {"topic": harvest.topic, "partitions": partitions})]
         if harvest.runs:
             batch += lock_queues(*queues_of(harvest.runs))
         if harvest.arrivals:
             batch += self._keys(harvest)
-            decided = len(batch) - 1 if any(one.accepted_at is None for one in harvest.arrivals) else None
+            if any(one.accepted_at is None for one in harvest.arrivals):
+                asked["decided"] = len(batch) - 1
         if harvest.postponed:
             names = ("letter_id", "topic", "partition_key", "headers", "value")
             batch.append((sql["postpone"], columns(harvest.postponed, names)))
@@ -115,13 +119,14 @@ class PostgresIngestLog:
             accepted = {event_of(one): one.accepted_at for one in harvest.arrivals}
             batch.append(create_runs(harvest.runs, [accepted[event_of(run)] for run in harvest.runs]))
             batch.append(grant_ready(*queues_of(harvest.runs)))
-            grants = len(batch) - 1
+            asked["grants"] = len(batch) - 1
             batch += note_bodies(harvest.runs)
         if harvest.misses:
             batch.append(keep_misses(harvest.misses))
         if harvest.dead:
             batch += _kept_bodies(harvest)
             batch.append(self._burials(harvest))
+            asked["buried"] = len(batch) - 1
         reached = [harvest.reached[partition] for partition in partitions]
         advance = {
             "topic": harvest.topic,
@@ -135,7 +140,7 @@ class PostgresIngestLog:
         if harvest.missing:
             missing = {"partitions": list(harvest.missing), "seqs": list(harvest.missing.values())}
             batch.append((sql["ask_again"], {"topic": harvest.topic, **missing}))
-        return batch, grants, decided
+        return batch, asked
 
     def _keys(self, harvest: Harvest) -> list[Statement]:
         """Direct records take their keys here; what came through a door has taken its key there."""
@@ -187,6 +192,7 @@ class PostgresIngestLog:
             **columns(harvest.dead, names),
             **columns([one.kept for one in harvest.dead], KEPT),
             "record_offset": [one.offset for one in harvest.dead],
+            "event": [one.event_id for one in harvest.dead],
             "dead_letters_topic": self._dead_letters_topic,
         }
 

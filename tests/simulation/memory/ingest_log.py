@@ -85,14 +85,18 @@ class MemoryIngestLog:
         create_runs(tables, xid, harvest.runs, [accepted[event_of(run)] for run in harvest.runs], now)
         grants = grant_ready(tables, queues, now)
         tables.misses |= {(one.project_id, one.trigger_id, one.event_id) for one in harvest.misses}
-        for dead in harvest.dead:
-            self._bury(tables, xid, dead)
+        buried = {
+            dead.dead_letter_id
+            for dead in harvest.dead
+            if (dead.event_id is None or tables.inbox.get((dead.project_id or "", dead.event_id)) == xid)
+            and self._bury(tables, xid, dead)
+        }
         for letter in harvest.postponed:
             if letter.letter_id not in tables.postponed:
                 tables.postponed.add(letter.letter_id)
                 tables.announce(xid, letter.topic, letter.partition_key, letter.headers, letter.value)
         self.advance(tables, harvest)
-        return Committed(grants, known)
+        return Committed(grants, known, buried)
 
     def _note_events(self, tables: Tables, xid: int, harvest: Harvest, now: datetime) -> dict[int, Known]:
         """Direct records take their keys here; what came through a door has taken its key there."""
@@ -118,13 +122,14 @@ class MemoryIngestLog:
                 known[place] = Known(row.body_hash != one.body_hash, row.body_hash)
         return known
 
-    def _bury(self, tables: Tables, xid: int, dead: DeadRecord) -> None:
+    def _bury(self, tables: Tables, xid: int, dead: DeadRecord) -> bool:
         if dead.dead_letter_id in tables.dead_letters:
-            return
+            return False
         tables.dead_letters[dead.dead_letter_id] = dead
         tables.watcher.buried(dead)
         headers = json.dumps({"a44-dead-letter-id": dead.dead_letter_id, "a44-error-code": dead.error_code})
         tables.announce(xid, self._dead_letters_topic, dead.dead_letter_id, headers, dead.raw or b"")
+        return True
 
     def advance(self, tables: Tables, harvest: Harvest) -> None:
         topic_id = self._topic_ids[harvest.topic]

@@ -99,7 +99,8 @@ select u.reference from unnest(%(references)s::text[]) as u (reference) order by
     on conflict do nothing;
 
 -- name: bury
--- Records that no run could be made of, and the announcement of each.
+-- Records that no run could be made of, and the announcement of each. What an event came to is told once: not where it
+-- comes again after it was decided.
 with buried as (
     insert into automation.dead_letters (
         dead_letter_id, project_id, queue_id, workflow_id, trigger_id, reason, error_code, summary, envelope, raw,
@@ -111,20 +112,29 @@ with buried as (
                %(dead_letter_id)s::text[], %(project_id)s::text[], %(workflow_id)s::text[], %(trigger_id)s::text[],
                %(reason)s::text[], %(error_code)s::text[], %(summary)s::text[], %(envelope)s::text[], %(raw)s::bytea[],
                %(topic)s::text[], %(partition)s::integer[], %(record_offset)s::bigint[], %(key)s::bytea[],
-               %(headers)s::text[], %(left_out)s::integer[]
+               %(headers)s::text[], %(left_out)s::integer[], %(event)s::text[]
            ) as u (
                dead_letter_id, project_id, workflow_id, trigger_id, reason, error_code, summary, envelope, raw, topic,
-               partition, record_offset, key, headers, left_out
+               partition, record_offset, key, headers, left_out, event
+           )
+     where u.event is null
+        or exists (
+           select from automation.inbox i
+            where i.consumer = 'ingest' and i.event_id = (u.project_id || '/' || u.event) collate "C"
+              and i.xid = pg_current_xact_id()
+           offset 0
            )
      order by u.dead_letter_id
         on conflict do nothing
     returning dead_letter_id, error_code, raw
+), announced as (
+    insert into automation.outbox (topic, partition_key, headers, value)
+    select %(dead_letters_topic)s, b.dead_letter_id,
+           json_build_object('a44-dead-letter-id', b.dead_letter_id, 'a44-error-code', b.error_code)::text,
+           coalesce(b.raw, '\x'::bytea)
+      from buried b
 )
-insert into automation.outbox (topic, partition_key, headers, value)
-select %(dead_letters_topic)s, b.dead_letter_id,
-       json_build_object('a44-dead-letter-id', b.dead_letter_id, 'a44-error-code', b.error_code)::text,
-       coalesce(b.raw, '\x'::bytea)
-  from buried b;
+select dead_letter_id from buried;
 
 -- name: postpone
 -- Records that wait on a retry topic: each once in its turn, however often it is read meanwhile.
