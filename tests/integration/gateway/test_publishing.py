@@ -105,6 +105,30 @@ async def test_case_A09_a_file_with_the_same_key_twice_is_refused_with_its_place
     assert answer.body["place"] == {"file": "settle.yaml", "line": WORKFLOW.count("\n") + 1, "column": 1}
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"files": {"a.yaml": "queues: []"}, "files": {}}',
+        b'{"files": {"a.yaml": "queues: []", "a.yaml": ""}}',
+        b'{"files": {"a.yaml": "queues: []", "\\u0061.yaml": ""}}',
+    ],
+    ids=["twice the files", "a file twice", "a file twice, once by its number"],
+)
+async def test_case_A09_json_with_the_same_key_twice_is_refused_and_nothing_is_published(
+    gateway: Gateway, body: bytes
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    answer = await gateway.call("POST", "/v1/automation/publish", data=body, headers=headers)
+    assert (answer.status, answer.code) == (422, "E_DUPLICATE_KEY")
+    assert await gateway.rows("select catalog_version from automation.installation") == [{"catalog_version": 1}]
+
+
+async def test_case_A09_a_workflow_file_in_json_with_the_same_key_twice_is_refused_too(gateway: Gateway) -> None:
+    answer = await gateway.publish({"settle.yaml": '{"name": "settle", "version": 1, "version": 2, "steps": []}'})
+    assert answer.status == 422
+    assert answer.body["place"] == {"file": "settle.yaml", "line": 1, "column": 34}
+
+
 async def test_a_connector_that_is_published_nowhere_is_refused_until_it_is(gateway: Gateway) -> None:
     workflow = (
         "name: pay\nversion: 1\nsteps:\n  - id: authorize\n    uses: connector/payments.authorize\n    timeout: 5s\n"

@@ -137,6 +137,7 @@ async def test_case_A08_duplicate_keys_are_refused_at_any_depth_after_the_signat
 async def test_case_A10_a_signature_that_is_no_ascii_is_merely_wrong(gateway: Gateway, secret: str) -> None:
     answer = await gateway.hook(secret, b"{}", signature="sha256=\u00e9")
     assert (answer.status, answer.code) == (401, "E_SIGNATURE")
+    assert gateway.measures.value("webhook_rejected_total", "E_SIGNATURE") == 1
 
 
 async def test_case_A10_bytes_that_are_no_text_in_headers_are_refused_without_a_trace(
@@ -146,7 +147,10 @@ async def test_case_A10_bytes_that_are_no_text_in_headers_are_refused_without_a_
         b"POST /v1/pj_shop/trg_settle HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         b"A44-Timestamp: 1\r\nA44-Signature: sha256=\xe9\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
     )
-    assert b"401 " in await raw(gateway, head)
+    answer = await raw(gateway, head)
+    assert b"401 " in answer
+    assert b"Traceback" not in answer
+    assert gateway.measures.value("webhook_rejected_total", "E_SIGNATURE") == 1
     assert b"E_TOKEN" in await raw(
         gateway,
         b"GET /v1/automation/whoami HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xe9\r\nConnection: close\r\n\r\n",

@@ -25,7 +25,7 @@ async def put_large(outbox: Outbox, key: str = "k") -> None:
     )
 
 
-async def test_a_row_that_is_too_large_becomes_a_dead_letter_and_the_rows_behind_it_go_out(stage: Stage) -> None:
+async def test_a20_a_row_that_is_too_large_becomes_a_dead_letter_and_the_rows_behind_it_go_out(stage: Stage) -> None:
     async with stage.writer() as outbox:
         async with outbox.conn.transaction():
             await outbox.put("before")
