@@ -20,6 +20,7 @@ from schemas.envelope import Envelope, checked
 from schemas.errors import Refused
 
 STRUCTURED: Final = "application/cloudevents+json"
+_FAMILY: Final = "application/cloudevents"
 BATCH: Final = "application/cloudevents-batch+json"
 VERSION: Final = "1.0"
 MAX_KEY: Final = 255
@@ -67,6 +68,15 @@ class _Attributes(msgspec.Struct, kw_only=True, gc=False):
 class _Structured(_Attributes, kw_only=True, gc=False):
     data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     data_base64: str | None = None
+
+
+def is_whole(content_type: str) -> bool:
+    """Whether the whole event is in the body, in whichever format; headers that tell of it are copies."""
+    return media_type(content_type).startswith(_FAMILY)
+
+
+def media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
 
 
 def is_json(content_type: str | None) -> bool:
@@ -131,12 +141,19 @@ def envelope_of(event: CloudEvent, *, project_id: str, received_at: str, event_i
         )
     except Refused as refused:
         field = str(refused.details.get("field", ""))
-        name = _ATTRIBUTES.get(field, field)
+        name = _attribute(event, field)
         raise Refused(
             "E_CLOUDEVENT_INVALID",
-            refused.message.replace(f"field {field}", f"attribute {name}"),
+            refused.message.replace(f"field {field}", f"attribute {name}")
+            + ("; it orders the event where there is no partitionkey" if name == "subject" else ""),
             details={"field": name},
         ) from refused
+
+
+def _attribute(event: CloudEvent, field: str) -> str:
+    """Where a field of the envelope came from, as the sender calls it."""
+    is_subject = field == "partition_key" and not event.partition_key and event.subject
+    return "subject" if is_subject else _ATTRIBUTES.get(field, field)
 
 
 def _structured_data(told: _Structured) -> str:

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from schemas.avro import MAGIC
-from schemas.cloudevents import STRUCTURED, CloudEvent, envelope_of, from_binary, from_structured
+from schemas.cloudevents import STRUCTURED, CloudEvent, envelope_of, from_binary, from_structured, is_whole, media_type
 from schemas.confluent import WriterSchema, schema_number
 from schemas.envelope import Envelope, decode_envelope
 from schemas.errors import Refused
@@ -21,7 +21,6 @@ from schemas.errors import Refused
 PROJECT_HEADER: Final = "a44-project"
 _CONTENT_TYPE: Final = "content-type"
 _PREFIX: Final = "ce_"
-_FAMILY: Final = "application/cloudevents"
 _NONE: Final[Mapping[int, WriterSchema | Refused]] = {}
 _LAST_MILLI: Final = 253_402_300_799_999  # of the year 9999
 _TOMBSTONE: Final = Refused(
@@ -73,7 +72,7 @@ def _meant(headers: Headers) -> Headers | None:
     for name, value in headers:
         if name == f"{_PREFIX}specversion":
             return headers
-        if name == _CONTENT_TYPE and value is not None and _is_whole(value.decode("utf-8", "replace")):
+        if name == _CONTENT_TYPE and value is not None and is_whole(value.decode("utf-8", "replace")):
             return headers
     return None
 
@@ -92,11 +91,11 @@ def _cloudevent(record: Framed, headers: Headers) -> Envelope:
 def _read(value: bytes | None, told: Mapping[str, str]) -> CloudEvent:
     kind = told.get(_CONTENT_TYPE, "")
     try:
-        if not _is_whole(kind):
+        if not is_whole(kind):
             attributes = {name[len(_PREFIX) :]: text for name, text in told.items() if name.startswith(_PREFIX)}
             return from_binary({**attributes, "datacontenttype": kind}, value or b"")
-        if _media_type(kind) != STRUCTURED:
-            raise _refusal(f"the content type is {_media_type(kind)[:80]!r}; wanted {STRUCTURED}, one event a record")
+        if media_type(kind) != STRUCTURED:
+            raise _refusal(f"the content type is {media_type(kind)[:80]!r}; wanted {STRUCTURED}, one event a record")
         if value is None:
             raise _TOMBSTONE
         return from_structured(value)
@@ -106,15 +105,6 @@ def _read(value: bytes | None, told: Mapping[str, str]) -> CloudEvent:
         # What is said of a record stands in lists of dead letters: a key of somebody's data has no place there.
         fault = "a key stands twice in one object" if exc.code == "E_DUPLICATE_KEY" else exc.message
         raise _refusal(f"the event is not strict JSON: {fault}") from exc
-
-
-def _is_whole(content_type: str) -> bool:
-    """Whether the whole event is in the value, in whichever format."""
-    return _media_type(content_type).startswith(_FAMILY)
-
-
-def _media_type(content_type: str) -> str:
-    return content_type.partition(";")[0].strip().lower()
 
 
 def _texts(headers: Headers) -> dict[str, str]:

@@ -62,10 +62,7 @@ _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float, parse
 
 def decode(data: bytes) -> Any:
     """Read one JSON value. Raises Refused: E_JSON_INVALID, E_DUPLICATE_KEY, E_BODY_UNSTORABLE."""
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as exc:
-        raise Refused("E_JSON_INVALID", f"the text is not UTF-8: byte {exc.start} begins no character") from exc
+    text = _text(data)
     _check_bounds(data)
     try:
         value = _decoder.decode(text)
@@ -91,14 +88,14 @@ def split_array(data: bytes, most: int) -> list[bytes] | None:
 
     Raises Refused E_JSON_INVALID where the items cannot be told apart.
     """
+    text = _text(data)
     _check_bounds(data)
+    at = _skip(text, 0)
+    if text[at : at + 1] != "[":
+        return None
     try:
-        text = data.decode("utf-8")
-        at = _skip(text, 0)
-        if text[at : at + 1] != "[":
-            return None
         return _items(text, at + 1, most)
-    except ValueError as exc:  # UnicodeDecodeError is one
+    except ValueError as exc:
         raise Refused("E_JSON_INVALID", f"the text is no array of JSON values: {exc}") from exc
 
 
@@ -114,6 +111,19 @@ def encode(value: Any) -> str:
     except UnicodeEncodeError as exc:
         raise Refused("E_BODY_UNSTORABLE", "a string holds half of a surrogate pair") from exc
     _check_storable(data)
+    return text
+
+
+def _text(data: bytes) -> str:
+    """Refused in words of its own is what JSON's would say nothing about: bytes that cannot be seen."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise Refused("E_JSON_INVALID", f"the text is not UTF-8: byte {exc.start} begins no character") from exc
+    if text.startswith("\ufeff"):
+        raise Refused("E_JSON_INVALID", "the text begins with a byte order mark (EF BB BF); send it without one")
+    if not text.strip():
+        raise Refused("E_JSON_INVALID", "the text is empty; expected one JSON value")
     return text
 
 

@@ -5,6 +5,7 @@ attributes are headers `ce-...`). Every event is read by itself, so that one tha
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -18,13 +19,24 @@ from processors.gateway.bodies import JSON, refuse_encoded, require_media
 from processors.gateway.fields import read_fields
 from processors.gateway.keys import HEADER, check_key
 from schemas import strict_json
-from schemas.cloudevents import BATCH, STRUCTURED, CloudEvent, envelope_of, from_binary, from_structured, split_batch
+from schemas.cloudevents import (
+    BATCH,
+    STRUCTURED,
+    CloudEvent,
+    envelope_of,
+    from_binary,
+    from_structured,
+    is_whole,
+    split_batch,
+)
 from schemas.envelope import Envelope, checked
 from schemas.errors import Refused
 from schemas.ids import new_event_id
 
 NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _PREFIX = "ce-"
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
 
 
 class Form(StrEnum):
@@ -78,8 +90,10 @@ class Posted(NamedTuple):
 
 
 def form_of(request: web.BaseRequest) -> Form:
-    """Raises Refused E_UNSUPPORTED_MEDIA_TYPE. In binary mode the content type is the data's own."""
-    if f"{_PREFIX}specversion" in request.headers:
+    """In binary mode the content type is the data's own; a whole event may have its attributes in headers as well.
+    Raises Refused E_UNSUPPORTED_MEDIA_TYPE.
+    """
+    if f"{_PREFIX}specversion" in request.headers and not is_whole(request.headers.get("Content-Type", "")):
         refuse_encoded(request)
         return Form.BINARY
     return _FORMS[require_media(request, tuple(_FORMS))]
@@ -177,9 +191,15 @@ def _add(found: dict[str, str], name: str, value: str) -> None:
         raise _unusable(name, "stands in two headers")
     try:
         value.encode()
-        found[name] = unquote(value, errors="strict")
+        found[name] = unquote(_without_quotes(value), errors="strict")
     except UnicodeError as exc:
         raise _unusable(name, "is no UTF-8 text") from exc
+
+
+def _without_quotes(value: str) -> str:
+    """A value as a quoted string means the same: some proxies and libraries write them so."""
+    quoted = _QUOTED.fullmatch(value)
+    return value if quoted is None else _ESCAPED.sub(r"\1", quoted[1])
 
 
 def _unusable(name: str, why: str) -> Refused:

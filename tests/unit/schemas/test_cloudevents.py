@@ -127,6 +127,8 @@ def test_data_is_json_and_stays_as_it_was_written(fields: dict[str, Any], data: 
         ({"time": "yesterday"}, "time"),
         ({"time": "2018-02-30T00:00:00Z"}, "time"),
         ({"partitionkey": "p" * 256}, "partitionkey"),
+        ({"subject": "s" * 256}, "subject"),
+        ({"subject": "s", "partitionkey": "p" * 256}, "partitionkey"),
         ({"data": 1, "data_base64": "MQ=="}, "data_base64"),
         ({"data_base64": "?"}, "data_base64"),
         ({"data_base64": "AAEC", "datacontenttype": "image/png"}, "datacontenttype"),

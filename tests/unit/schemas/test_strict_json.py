@@ -200,7 +200,7 @@ def test_an_array_is_split_into_its_items_byte_for_byte(text: bytes, items: list
     assert strict_json.split_array(text, 9) == items
 
 
-@pytest.mark.parametrize("text", [b"", b"{}", b"1", b'"[]"', b" null"])
+@pytest.mark.parametrize("text", [b"{}", b"1", b'"[]"', b" null"])
 def test_another_value_has_no_items(text: bytes) -> None:
     assert strict_json.split_array(text, 9) is None
 
@@ -224,3 +224,19 @@ def test_what_is_written_as_an_array_is_split_into_what_was_written(values: list
 
 def test_of_too_many_items_one_more_than_allowed_is_split_off():
     assert strict_json.split_array(b"[1,2,3,4 and so on", 2) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b'\xef\xbb\xbf{"a":1}', "byte order mark"),
+        (b"\xef\xbb\xbf[1]", "byte order mark"),
+        (b"", "the text is empty"),
+        (b" \r\n", "the text is empty"),
+    ],
+)
+def test_what_cannot_be_seen_is_named(data: bytes, said: str):
+    for read in (strict_json.check, lambda body: strict_json.split_array(body, 10)):
+        with pytest.raises(Refused, match=said) as caught:
+            read(data)
+        assert caught.value.code == "E_JSON_INVALID"
