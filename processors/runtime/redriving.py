@@ -18,7 +18,7 @@ import msgspec
 from processors.ports.catalog import CatalogSnapshot
 from processors.ports.redrives import Candidate, DueRedrive, NotRedriven, Redriven, Step, WaitingLetter
 from processors.ports.runs import NewRun
-from processors.runtime.matching import EventScope, Miss, asked, run_again, scope_of, stale_at
+from processors.runtime.matching import WEBHOOK, EventScope, Miss, asked, run_again, scope_of, stale_at
 from schemas.envelope import Envelope, decode_envelope, redriven, reference_of
 from schemas.errors import Place, Refused, Unavailable
 from schemas.stored_bodies import Reference
@@ -27,7 +27,7 @@ from topology.expressions import Filter, compile_letter_filter
 MOST_REDRIVES = 5  # of one event, over all the letters that it has become
 WARN_FROM = 2
 TOO_OLD = "event_too_old"
-FILTER_ERROR = "E_FILTER_ERROR"
+UNASKED = frozenset({"E_FILTER_ERROR", "E_STORAGE_UNAVAILABLE"})  # codes of records whose filter has not said yes
 FILTERED = "filtered"  # in the place of a code: nothing is wrong with the letter
 _EXAMPLES = 5
 _INSIDE = frozenset({"data", "event"})  # variables that need the envelope
@@ -182,11 +182,11 @@ def _opened(letter: WaitingLetter) -> Envelope:
 def _new_run(
     snapshot: CatalogSnapshot, letter: WaitingLetter, envelope: Envelope, redrive: DueRedrive, stored: bytes | None
 ) -> NewRun | None:
-    """None: its filter, which had failed, lets the event pass by now."""
+    """None: its filter, which had not said anything, lets the event pass by now."""
     if letter.workflow_id is None or letter.trigger_id is None:
         raise _gone(letter)
     millis = int(redrive.created_at.timestamp() * 1000)
-    make = _ask_again if letter.run_id is None and letter.error_code == FILTER_ERROR else run_again
+    make = _ask_again if letter.run_id is None and letter.error_code in UNASKED else run_again
     run = make(snapshot, envelope, letter.workflow_id, letter.trigger_id, millis=millis, stored=stored)
     if isinstance(run, Miss):
         return None
@@ -202,10 +202,14 @@ def _ask_again(
     millis: int,
     stored: bytes | None,
 ) -> NewRun | Miss:
-    """What its trigger, as it is now, makes of an event over which its filter had failed."""
+    """What its trigger, as it is now, makes of an event over which its filter had failed, or had not been asked. A
+    webhook's door has asked.
+    """
     trigger = snapshot.triggers.get((envelope.project_id, trigger_id))
     if trigger is None or trigger.workflow_id != workflow_id:
         raise Refused("E_TRIGGER_NOT_FOUND", f"the trigger {trigger_id} of {workflow_id} does not exist (any more)")
+    if trigger.type == WEBHOOK:
+        return run_again(snapshot, envelope, workflow_id, trigger_id, millis=millis, stored=stored)
     found = asked(snapshot, trigger, scope_of(envelope, stored), millis, None)
     if isinstance(found, Refused):
         raise found

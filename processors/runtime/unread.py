@@ -2,7 +2,7 @@
 
 from processors.ports.catalog import CatalogSnapshot
 from processors.runtime.event_schemas import has_schema
-from processors.runtime.matching import WEBHOOK, about, triggers_for
+from processors.runtime.matching import about, triggers_for
 from schemas.envelope import Envelope
 from schemas.errors import Refused
 
@@ -19,11 +19,9 @@ def keeps_order(snapshot: CatalogSnapshot, envelope: Envelope) -> bool:
 def refused_unread(
     snapshot: CatalogSnapshot, envelope: Envelope, refused: Refused, *, is_accepted: bool
 ) -> list[Refused]:
-    """The refusal, of each trigger that would have taken the event whatever is in it; once of nobody, where a filter or
-    the schema of an event that no door has asked, would have had to say.
+    """The refusal, of each trigger that asks for the event; of nobody, where the schema of an event that no door has
+    asked would have had to say something first.
     """
     if not is_accepted and has_schema(snapshot, envelope):
         return [refused]
-    triggers = triggers_for(snapshot, envelope)
-    sure = [one for one in triggers if one.type == WEBHOOK or one.spec.filter is None]
-    return [about(one, refused) for one in sure] + ([refused] if len(sure) < len(triggers) else [])
+    return [about(one, refused) for one in triggers_for(snapshot, envelope)]
