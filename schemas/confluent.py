@@ -41,7 +41,9 @@ class WriterSchema:
             _refuse(number, f"is {kind[:20]}; wanted {_AVRO} or {_JSON}")
         try:
             told = json.loads(text)
-            self._avro, is_endless = parse_schema(told), _is_endless(told)
+            named: dict[str, Any] = {}
+            self._avro = parse_schema(told, named)
+            is_endless = _is_endless(self._avro, named, set())
         except Exception as exc:  # noqa: BLE001  fastavro lets through whatever a broken schema runs into
             _refuse(number, f"cannot be read: {type(exc).__name__}", exc)
         if not isinstance(told, dict) or told.get("type") != "record":
@@ -77,19 +79,46 @@ def _json_text(told: Mapping[str, Any]) -> str | None:
         raise Refused("E_ENVELOPE_INVALID", fault, details={"field": "data"}) from exc
 
 
-def _is_endless(schema: Any) -> bool:
-    """Whether something in it takes no bytes, so that a list of it may be of any length."""
+def _is_endless(schema: Any, named: Mapping[str, Any], seen: set[str], *, in_list: bool = False) -> bool:
+    """Whether a list may hold values that take no bytes, or a map or a list records with such a field: a few bytes of a
+    record would be any amount of memory. `seen` are names that were followed already.
+    """
+    if isinstance(schema, str):
+        if not in_list or schema not in named or schema in seen:
+            return False
+        seen.add(schema)
+        schema = named[schema]
+    parts, in_list, may_be_nothing = _parts(schema, in_list=in_list)
+    return any(
+        (not may_be_nothing and _takes_nothing(one, named)) or _is_endless(one, named, seen, in_list=in_list)
+        for one in parts
+    )
+
+
+def _parts(schema: Any, *, in_list: bool) -> tuple[list[Any], bool, bool]:
+    """What it consists of, whether that stands in a list, and whether it may take no bytes."""
     if isinstance(schema, list):
-        return any(map(_is_endless, schema))
-    if not isinstance(schema, Mapping):
-        return False
-    kind = schema.get("type")
-    if kind == "record":
-        types = [field["type"] for field in schema["fields"]]
-        return all(one == "null" for one in types) or _is_endless(types)
+        return schema, in_list, True
+    kind = schema["type"]
+    if kind in ("record", "error"):
+        return [field["type"] for field in schema["fields"]], in_list, not in_list
     if kind == "array":
-        return schema["items"] in ("null", {"type": "null"}) or _is_endless(schema["items"])
-    return schema.get("size") == 0 or _is_endless(schema.get("values")) or _is_endless(kind)
+        return [schema["items"]], True, False
+    if kind == "map":
+        return [schema["values"]], True, True
+    return [] if isinstance(kind, str) else [kind], in_list, True
+
+
+def _takes_nothing(schema: Any, named: Mapping[str, Any], within: frozenset[str] = frozenset()) -> bool:
+    """Whether a value takes no bytes; of a record within itself it is the outer one that tells."""
+    if isinstance(schema, str):
+        known = schema in named and schema not in within
+        return schema == "null" or (known and _takes_nothing(named[schema], named, within | {schema}))
+    if isinstance(schema, list):
+        return False  # the number of the branch stands before it
+    if schema["type"] in ("record", "error"):
+        return all(_takes_nothing(field["type"], named, within) for field in schema["fields"])
+    return bool(schema.get("size") == 0) if schema["type"] == "fixed" else _takes_nothing(schema["type"], named, within)
 
 
 def _refuse(number: int, fault: str, cause: Exception | None = None) -> NoReturn:

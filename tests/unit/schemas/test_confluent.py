@@ -27,6 +27,8 @@ EVENT = {
     "project_id": "acme",
 }
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "n", "type": "long"}, {"name": "to", "type": "string"}]}
+NULL = {"name": "a", "type": {"type": "null"}}
+EMPTY = {"type": "record", "name": "E", "fields": [NULL]}
 
 
 def schema(data: Any = "string", *more: dict[str, Any]) -> dict[str, Any]:
@@ -120,12 +122,28 @@ def test_no_bytes_do_more_than_be_refused(body: bytes):
         ("AVRO", json.dumps(schema({"type": "array", "items": "null"}))),
         ("AVRO", json.dumps(schema({"type": "array", "items": {"type": "record", "name": "E", "fields": []}}))),
         ("AVRO", json.dumps(schema({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}))),
+        ("AVRO", json.dumps(schema({"type": "array", "items": {"type": "null", "doc": "nothing"}}))),
+        ("AVRO", json.dumps(schema({"type": "array", "items": EMPTY}))),
+        ("AVRO", json.dumps(schema({"type": "array", "items": "E"}, {"name": "e", "type": EMPTY}))),
+        ("AVRO", json.dumps(schema(EMPTY, {"name": "e", "type": {"type": "array", "items": "E"}}))),
+        ("AVRO", json.dumps(schema({"type": "map", "values": {**ORDER, "fields": [*ORDER["fields"], NULL]}}))),
     ],
 )
 def test_a_schema_that_cannot_be_used_is_refused(kind: str, text: str):
     with pytest.raises(Refused) as caught:
         WriterSchema(NUMBER, kind, text)
     assert caught.value.code == "E_SCHEMA_UNKNOWN"
+
+
+def test_a_tree_of_records_and_a_field_that_is_always_null_can_be_used():
+    children = {"name": "children", "type": {"type": "array", "items": "Tree"}}
+    tree = {"type": "record", "name": "Tree", "fields": [{"name": "n", "type": "long"}, children]}
+    told = schema(tree, {"name": "trigger_id", "type": "null"})
+    data = {"n": 1, "children": [{"n": 2, "children": []}]}
+
+    read = writer(told).decode(framed(told, data=data, trigger_id=None))
+
+    assert read.data == '{"n":1,"children":[{"n":2,"children":[]}]}'
 
 
 def test_d14_a_null_and_a_few_bytes_are_no_frame():
