@@ -43,7 +43,7 @@ app = new_group(
     name="a44",
     epilog=_EPILOG,
     help="Durable workflows: publish them, run them, see where each run is.\n\n"
-    "Data goes to stdout, messages to stderr; every command takes --json.",
+    "Data goes to stdout, messages to stderr; every command but dev and up takes --json.",
 )
 automation = new_group(help="Publish workflows, start runs, inspect them, send events and webhooks.", epilog=_EPILOG)
 listening.register(webhooks.group)

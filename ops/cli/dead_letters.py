@@ -126,6 +126,8 @@ def show(
         if found.get(name) is not None:
             output.line(f"{title:<9} {printable(text_of(found[name]))}")
     _print_record(output, found)
+    if found.get("raw") is not None:
+        output.note("raw, key and headers are in base64")
     for record in found.get("attempts") or []:
         output.line(record_line(record, sys.stdout))
     for late in found.get("late_attempts") or []:
@@ -186,6 +188,8 @@ def redrive(
 
 
 def _tell_rest(output: Output, found: dict[str, Any]) -> None:
+    if found.get("examples"):
+        output.note("the first of them:")
     for letter in found.get("examples", []):
         output.line(f"  {printable(str(letter))}")
     if found.get("left"):

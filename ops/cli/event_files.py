@@ -227,6 +227,9 @@ def _is_event(text: str) -> bool:
 def parsed(text: str, what: str) -> Any:
     try:
         return json.loads(text)
+    except json.JSONDecodeError as exc:
+        line = "" if exc.lineno == 1 else f"line {exc.lineno}, "
+        raise Refused("E_JSON_INVALID", f"{what} is not JSON: {exc.msg} at {line}column {exc.colno}") from exc
     except (ValueError, RecursionError) as exc:
         raise Refused("E_JSON_INVALID", f"{what} is not JSON: {exc}") from exc
 

@@ -33,7 +33,8 @@ Exit codes:
   4    not found
   5    the service cannot be reached or failed (5xx); the same call may work later
   70   a defect of this command
-  130  interrupted (Ctrl-C)"""
+  130  interrupted (Ctrl-C)
+  141  the reader of stdout went away, as head does"""
 
 _HTTP_NOT_FOUND = 404
 _HTTP_SERVER_FAULT = 500
@@ -123,4 +124,4 @@ def _place(item: Mapping[str, Any]) -> str:
 
 
 def _extra(details: Mapping[str, object]) -> list[tuple[str, object]]:
-    return [(name, value) for name, value in details.items() if name not in _FIELDS and value is not None]
+    return [(name, value) for name, value in details.items() if name not in _FIELDS and value not in (None, "")]

@@ -59,6 +59,7 @@ _HEAD = (
     ("queue", "queue_id"),
     ("lane", "lane"),
     ("accepted", "accepted_at"),
+    ("started", "started_at"),
     ("deadline", "deadline_at"),
     ("ended", "ended_at"),
 )

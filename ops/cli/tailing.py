@@ -39,6 +39,10 @@ def tail(
     output = Output(as_json)
     told = {"type": event_type, "trigger": trigger, "since": since}
     with open_client(project) as client:
+        if most is None:
+            output.note("following the events; Ctrl-C ends it")
+        if trigger is not None and trigger not in {row["trigger_id"] for row in client.triggers()}:
+            output.note(f"{printable(trigger)} is no trigger that is published; `a44 automation triggers` lists those")
         stream = client.tail({name: text for name, text in told.items() if text})
         for number, event in enumerate((json.loads(sent.data) for sent in stream if sent.kind == "event"), 1):
             if as_json:

@@ -101,6 +101,9 @@ def _pending(run: Run, place: QueuePlace | None) -> str:
 
 
 def _running(run: Run, at: Attempt | None, attempts: Sequence[Attempt]) -> str:
+    closing = next((one for one in reversed(attempts) if one.status == Status.CLOSING), None)
+    if closing is not None and closing.generation == run.generation:
+        return f"Is being ended ({closing.error_code}): what is in flight, and the body, have some seconds to stop."
     if at is not None and at.status != Status.OPENED:
         return f"{_failed(at)}; it is being tried again."
     done = [one.step_id for one in attempts if _is_done(run, one)]

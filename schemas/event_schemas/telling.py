@@ -43,19 +43,23 @@ def seen(value: Any, missing: str | None = None) -> str:
             return "a number"
         case list():
             return f"a list of {len(value)} items"
-    return f"an object of {len(value)} fields" if missing is None else "an object without it"
+    return f"an object of {len(value)} fields" if missing is None else f"an object without {_named(missing)}"
 
 
 def expected(keyword: str, asked: Any, missing: str | None = None) -> str:
     """In words; `asked` is what the schema has under the keyword."""
     if missing is not None:
-        return f"the field {missing[:_LONGEST]!r}"
+        return f"the field {_named(missing)}"
     if keyword in _WORDS:
         return _WORDS[keyword]
     if keyword == "type":
         return " or ".join([asked] if isinstance(asked, str) else asked)
     before = {"enum": "one of", "format": "text in the format", "pattern": "text that matches"}.get(keyword, keyword)
     return f"{before} {_shown(asked)}"
+
+
+def _named(field: str) -> str:
+    return repr(field[:_LONGEST])
 
 
 def _shown(value: Any) -> str:

@@ -63,11 +63,13 @@ def test_what_a_record_came_with_is_shown_as_the_service_tells_it(a44: Command, 
         "[redacted]", "ce_type: order.paid", "x\\x1b: ",
     ]  # fmt: skip
     assert "2 of key and headers were too large to keep" in outcome.err
-    answer(logged_in, f"{API}/dlq_01J9YB2C", {**letter, "raw_key": "azE=", "raw_headers": [["ce_type", "b3JkZXI="]]})
+    answer(logged_in, f"{API}/dlq_01J9YB2C", {**letter, "raw": "e30=", "raw_key": "azE=",
+                                                     "raw_headers": [["ce_type", "b3JkZXI="]]})  # fmt: skip
     outcome = a44("automation", "dlq", "show", "dlq_01J9YB2C", "--whole")
     assert [line.split(maxsplit=1)[1] for line in outcome.out.splitlines() if line.startswith(("key", "header"))] == [
         "azE=", "ce_type: b3JkZXI=",
     ]  # fmt: skip
+    assert "raw, key and headers are in base64" in outcome.err
 
 
 def test_one_is_shown_with_its_attempts(a44: Command, logged_in: RestService) -> None:
@@ -136,7 +138,11 @@ def test_the_guides_redrive_runs_as_printed(a44: Command, logged_in: RestService
     )
     assert outcome.code == 0
     assert outcome.out.splitlines() == ["rdv_1  37 letters of q_invoice_settle: 20 a second, 2.0s", "  dlq_01J9YB2C"]
-    assert outcome.err.splitlines() == ["2 skipped: too old", "warning: 3 were redriven twice or more"]
+    assert outcome.err.splitlines() == [
+        "the first of them:",
+        "2 skipped: too old",
+        "warning: 3 were redriven twice or more",
+    ]
     assert json.loads(logged_in.state.seen[-1].body) == {
         "queue": "q_invoice_settle",
         "filter": "error_code == 'E_UPSTREAM_503'",

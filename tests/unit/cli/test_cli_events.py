@@ -78,7 +78,10 @@ def test_a_file_with_a_fault_is_refused_before_anything_is_sent(
         (("--file", "-", "--type", "a.b"), "holds whole events"),
         (("--file", "-"), "holds no event"),
         (("--type", "a.b", "--from", "2"), "--from is 2"),
-        (("--type", "a.b", "--data", "{"), "--data is not JSON"),
+        (
+            ("--type", "a.b", "--data", "{"),
+            "--data is not JSON: Expecting property name enclosed in double quotes at column 2\n",
+        ),
         (("--type", "a.b", "--data", "@nowhere"), "No such file"),
     ],
 )

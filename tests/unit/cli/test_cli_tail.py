@@ -38,6 +38,16 @@ def test_as_json_each_event_is_a_document(a44: Command, logged_in: RestService) 
     assert logged_in.state.seen[-1].headers["last-event-id"] == "1:1:.1"
 
 
+def test_a_trigger_that_is_not_published_is_said_since_nothing_may_ever_come(
+    a44: Command, logged_in: RestService
+) -> None:
+    stream(logged_in, MADE)
+    assert a44("automation", "events", "tail", "--trigger", "trg_x", "--max", "1").err == ""
+    outcome = a44("automation", "events", "tail", "--trigger", "trg_typo", "--max", "1")
+    assert "trg_typo is no trigger that is published" in outcome.err
+    assert "evt_1" in outcome.out
+
+
 def test_what_the_service_refuses_is_told(a44: Command, logged_in: RestService) -> None:
     problem = {"code": "E_INVALID_PARAMETER", "detail": "since=x is neither a span such as 48h nor a moment"}
     logged_in.state.answers["/v1/automation/events"] = (400, json.dumps(problem).encode(), "application/problem+json")

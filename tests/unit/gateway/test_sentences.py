@@ -49,6 +49,7 @@ FAILED = [attempt(1, "create", "succeeded"), attempt(2, "provision-db", "failed"
         (RunStatus.RUNNING, [], "first step"),
         (RunStatus.RUNNING, FAILED[:1], "'create'"),
         (RunStatus.RUNNING, FAILED, "being tried again"),
+        (RunStatus.RUNNING, [attempt(1, "~run", "closing", code="E_CANCELLED")], "being ended (E_CANCELLED)"),
         (RunStatus.SLEEPING, [attempt(1, "cooldown", "opened")], "'cooldown' until 2026-07-19 14:05:00 UTC"),
         (RunStatus.RETRYING, FAILED, "failed with E_UPSTREAM_503 at attempt 2; it is tried again at 2026-07-19 14:05"),
         (RunStatus.RETRYING, [attempt(1, "create", "lost")], "lost with its worker"),

@@ -96,7 +96,7 @@ def test_any_json_value_fits_or_is_told_where_it_does_not(data: Any):
     ("data", "where", "shown", "seen", "expected"),
     [
         ([], "", "", "a list of 0 items", "object"),
-        ({"lines": []}, "", "", "an object without it", "the field 'order_id'"),
+        ({"lines": []}, "", "", "an object without 'order_id'", "the field 'order_id'"),
         ({"order_id": "", "lines": []}, "/order_id", "/order_id", "a text of 0 characters", "minLength 1"),
         ({"order_id": "x", "lines": [{"sku": "a"}]}, "/lines/0/sku", "/lines/0/sku", "a text of 1 characters",
          'text that matches "^[A-Z]+$"'),
