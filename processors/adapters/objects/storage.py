@@ -85,6 +85,7 @@ class ObjectStorage:
             content = bytes(await _reached(found.bytes_async()))
         except FileNotFoundError as exc:
             self._look_for_root()
+            self._look_for_content()
             raise Refused("E_STORED_BODY_MISSING", f"the stored body {reference} is not there (any more)") from exc
         if not is_content_of(reference, content):
             raise Refused("E_STORED_BODY_MISSING", f"what is stored as {reference} is not what was put there")
@@ -117,6 +118,12 @@ class ObjectStorage:
         if self._root is not None and not self._root.is_dir():
             _log.warning("storage_away", reason=f"there is no folder {self._root}")
             raise Unavailable("E_STORAGE_UNAVAILABLE", "the folder for large bodies is away")
+
+    def _look_for_content(self) -> None:
+        """Where a disk is not mounted, its folder is there and empty; so it is where a process began meanwhile."""
+        if self._root is not None and next(self._root.iterdir(), None) is None:
+            _log.warning("storage_away", reason=f"the folder {self._root} is empty: is its disk mounted?")
+            raise Unavailable("E_STORAGE_UNAVAILABLE", "the folder for large bodies is empty")
 
 
 async def _reached(asked: Awaitable[_Answer]) -> _Answer:

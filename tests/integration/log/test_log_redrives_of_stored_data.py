@@ -32,6 +32,7 @@ async def test_data_in_storage_is_read_where_a_trigger_computes_a_key_from_it(
     assert letter.reason == "event_too_old"
     assert await yard.lab.schedule().kept_bodies([body.reference]) == [body.reference]  # no run refers to it yet
     if not is_there:
+        (tmp_path / "20260718").mkdir()  # what holds nothing at all is away
         await storage.remove([body.reference])
     await yard.redrives.start(yard.order([letter.dead_letter_id], allow_stale=True))
     await yard.wind(1)

@@ -53,12 +53,14 @@ async def test_days_are_told_in_order_with_what_they_brought(storage: ObjectStor
 
 
 async def test_what_is_not_there_is_refused_by_name(storage: ObjectStorage) -> None:
-    gone = body()
+    gone, kept = body(), body("kept")
     await storage.put(gone)
+    await storage.put(kept)
     await storage.remove([gone.reference, body("b").reference])
     with pytest.raises(Refused) as caught:
         await storage.get(gone.reference)
     assert caught.value.code == "E_STORED_BODY_MISSING"
+    await storage.remove([kept.reference])
     assert await storage.days() == []
 
 
@@ -110,6 +112,17 @@ async def test_a_folder_that_went_away_says_nothing_about_what_was_in_it(tmp_pat
             await asked
     shutil.move(tmp_path / "elsewhere", tmp_path / "bodies")
     assert await storage.get(body().reference) == body().content
+
+
+async def test_an_empty_folder_is_a_disk_that_is_not_mounted(tmp_path: Path) -> None:
+    await open_storage(f"file://{tmp_path}/bodies").put(body())
+    shutil.move(tmp_path / "bodies", tmp_path / "elsewhere")
+    began_meanwhile = open_storage(f"file://{tmp_path}/bodies")
+    with pytest.raises(Unavailable, match="is empty"):
+        await began_meanwhile.get(body().reference)
+    (tmp_path / "bodies").rmdir()
+    shutil.move(tmp_path / "elsewhere", tmp_path / "bodies")
+    assert await began_meanwhile.get(body().reference) == body().content
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "s3://", "file://", "file:///", "file://host/folder", "bodies"])

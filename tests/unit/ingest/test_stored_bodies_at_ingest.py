@@ -169,6 +169,7 @@ async def test_a_storage_that_is_away_is_not_asked_for_every_record_of_a_poll(fo
 
 async def test_data_that_is_not_there_is_a_dead_letter_and_its_neighbours_are_taken(folder: Path) -> None:
     stage = Stage(folder)
+    (folder / "20260718").mkdir()  # what holds nothing at all is away
     await stage.ingest(event(large()), event(None, id="2", idempotency_key="k2"))
     assert stage.codes == ["E_STORED_BODY_MISSING"]
     assert len(stage.tables.live) == 1
