@@ -188,9 +188,10 @@ def redrive(
 
 
 def _tell_rest(output: Output, found: dict[str, Any]) -> None:
-    if found.get("examples"):
+    examples = found.get("examples", [])
+    if 0 < len(examples) < found.get("letters", 0):
         output.note("the first of them:")
-    for letter in found.get("examples", []):
+    for letter in examples:
         output.line(f"  {printable(str(letter))}")
     if found.get("left"):
         output.note(f"{found['left']} more match; --max takes more")

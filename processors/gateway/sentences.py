@@ -132,7 +132,7 @@ def _ended(run: Run, at: Attempt | None) -> str:
         return f"Failed{code} outside any step; mend the workflow and start it again with a new key."
     return (
         f"{_failed(at)}, the last of its tries; the steps before it are done and their results recorded. "
-        "Mend what failed and start it again with a new key."
+        "Mend what failed, and redrive its dead letter or start it again with a new key."
     )
 
 

@@ -248,7 +248,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _document(self) -> None:
         state = self.state.end_state or self.state.live_state
-        head = {"run_id": RUN, "workflow_id": "wf_x", "version": "3", "state": state, "where": "Where it is."}
+        head = {"run_id": RUN, "workflow_id": "wf_x", "version": "3", "state": state, "where": "Where it is.",
+                "started_at": "2026-07-19T14:02:11.884000Z"}  # fmt: skip
         error = {"error_code": "E_UPSTREAM_503"} if state == "failed" else {}
         text = json.dumps(
             {**head, **error, "attempts": self.state.records, "late_attempts": self.state.late, "input": {}}

@@ -93,6 +93,14 @@ def test_wrong_use_says_what_was_expected(
     assert bodies(logged_in) == []
 
 
+def test_a_place_that_is_the_whole_has_no_line(a44: Command, logged_in: RestService) -> None:
+    problem = {"code": "E_EVENT_SCHEMA", "detail": "as a whole it is a number", "path": "", "seen": "a number"}
+    logged_in.state.answers["/v1/automation/events"] = (422, json.dumps(problem).encode(), "application/problem+json")
+    outcome = a44(*SEND, "--type", "order.paid", "--data", "1")
+    assert "seen: a number" in outcome.err
+    assert "path" not in outcome.err
+
+
 def test_a_refusal_is_shown_in_its_place_and_the_rest_is_sent(
     a44: Command, logged_in: RestService, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_show_tells_where_the_run_is(a44: Command, logged_in: RestService) -> No
     ]
     outcome = a44("automation", "show", RUN)
     assert "Where it is." in outcome.out
+    assert "started   2026-07-19T14:02:11.884" in outcome.out
     assert "E_UPSTREAM_503 busy (pay.py:7)" in outcome.out
 
 
