@@ -90,9 +90,22 @@ def open_client(project: str | None = None, timeout: float = 30.0) -> Iterator[C
         )
     client = Client(access.url, access.token, timeout)
     try:
+        if project and access.sources["token"] == _TOKEN_VARIABLE and project != os.environ.get("A44_PROJECT"):
+            _check_owner(client, project)
         yield client
     finally:
         client.close()
+
+
+def _check_owner(client: Client, project: str) -> None:
+    """The token alone says whose runs are listed or cancelled: another project's than was named must not be."""
+    owner = str(client.whoami()["project_id"])
+    if owner != project:
+        raise Refused(
+            "E_CREDENTIALS",
+            f"A44_TOKEN belongs to {owner!r}, not to {project!r}: use the token of {project!r}, or unset A44_TOKEN "
+            "to use what a44 auth login has stored",
+        )
 
 
 def project_in_use(client: Client, project: str | None) -> str:

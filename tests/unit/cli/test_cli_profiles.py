@@ -83,6 +83,20 @@ def test_a_profile_that_is_not_there_is_told_with_those_that_are(a44: Command, m
     assert a44("automation", "runs").code == 2
 
 
+def test_a_token_of_the_environment_answers_for_no_other_project(
+    a44: Command, service: RestService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A44_URL", service.url)
+    monkeypatch.setenv("A44_TOKEN", TOKEN)
+    assert a44("automation", "workflows", "--project", PROJECT).code == 0
+    for named in (None, PROJECT):
+        monkeypatch.setenv("A44_PROJECT", named or "")
+        outcome = a44("automation", "cancel", "run_1", "--project", "pj_other")
+        assert outcome.code == 2
+        assert f"A44_TOKEN belongs to '{PROJECT}', not to 'pj_other'" in outcome.err
+    assert all(seen.path.endswith(("whoami", "workflows")) for seen in service.state.seen)
+
+
 @pytest.mark.usefixtures("two")
 def test_a_profile_and_a_project_that_contradict_each_other_are_refused(a44: Command) -> None:
     outcome = a44("automation", "runs", "--profile", "staging", "--project", "pj_other")
