@@ -18,6 +18,7 @@ from processors.ports.storage import Storage
 from processors.ports.streams import Record
 from processors.runtime.event_schemas import has_schema, unfitness
 from processors.runtime.matching import WEBHOOK, Miss, is_wanted, match
+from processors.runtime.unread import refused_unread
 from schemas.confluent import WriterSchema, schema_number
 from schemas.envelope import Envelope, reference_of
 from schemas.errors import Refused, Unavailable
@@ -93,6 +94,10 @@ class Reader:
                 answer.append(Read(None, away=envelope) if isinstance(envelope, Unavailable) else Read(envelope))
                 continue
             accepted = _accepted_at(envelope, self._now_millis) if source.is_relayed else None
+            unsigned = self._unsigned(envelope) if accepted is None else None
+            if unsigned is not None:
+                answer.append(Read(envelope, unfit=unsigned))
+                continue
             if envelope.data_ref is None or not self._needs_body(envelope, accepted):
                 answer.append(self._matched(envelope, accepted, None))
             else:
@@ -138,11 +143,23 @@ class Reader:
         reference = reference_of(envelope)
         if self._storage is None or reference is None:
             missing = "the data lies in storage, and no storage_url is set for ingest"
-            return Read(envelope, accepted, [Refused("E_STORED_BODY_MISSING", missing)])
+            return self._unread(envelope, accepted, Refused("E_STORED_BODY_MISSING", missing))
         try:
-            return self._matched(envelope, accepted, await self._storage.get(reference))
+            stored = await self._storage.get(reference)
         except Refused as refused:
-            return Read(envelope, accepted, [refused])
+            return self._unread(envelope, accepted, refused)
+        return self._matched(envelope, accepted, stored)
+
+    def _unread(self, envelope: Envelope, accepted: datetime | None, refused: Refused) -> Read:
+        """Somebody may put the data back: what can be redriven then is told of each trigger."""
+        try:
+            return Read(
+                envelope,
+                accepted,
+                refused_unread(self.snapshot, envelope, refused, is_accepted=accepted is not None),
+            )
+        except Refused as unknown:  # the trigger that it names
+            return Read(envelope, accepted, [unknown])
 
     def _unsigned(self, envelope: Envelope) -> Refused | None:
         """A webhook's runs are those that its door has promised, to whom signed for them."""
@@ -158,7 +175,7 @@ class Reader:
     def _matched(self, envelope: Envelope, accepted: datetime | None, stored: bytes | None) -> Read:
         millis = self._now_millis if accepted is None else _millis(accepted)
         if accepted is None:  # a door has asked that already, and keeps its word
-            unfit = self._unsigned(envelope) or unfitness(self.snapshot, envelope, stored)
+            unfit = unfitness(self.snapshot, envelope, stored)
             if unfit is not None:
                 return Read(envelope, unfit=unfit)
         try:

@@ -27,7 +27,8 @@ from topology.expressions import Filter, compile_letter_filter
 MOST_REDRIVES = 5  # of one event, over all the letters that it has become
 WARN_FROM = 2
 TOO_OLD = "event_too_old"
-UNASKED = frozenset({"E_FILTER_ERROR", "E_STORAGE_UNAVAILABLE"})  # codes of records whose filter has not said yes
+# Codes of records whose filter has not said yes.
+UNASKED = frozenset({"E_FILTER_ERROR", "E_STORAGE_UNAVAILABLE", "E_STORED_BODY_MISSING"})
 FILTERED = "filtered"  # in the place of a code: nothing is wrong with the letter
 _EXAMPLES = 5
 _INSIDE = frozenset({"data", "event"})  # variables that need the envelope

@@ -175,6 +175,17 @@ async def test_data_that_is_not_there_is_a_dead_letter_and_its_neighbours_are_ta
     assert len(stage.tables.live) == 1
 
 
+@pytest.mark.parametrize("is_set", [True, False])
+async def test_what_is_put_back_can_be_redriven_since_its_letter_is_its_triggers(folder: Path, is_set: bool) -> None:
+    stage = Stage(folder)
+    await stage.storage.put(large("other"))
+    await stage.ingest(event(large()), storage=is_set)
+    (letter,) = stage.tables.dead_letters.values()
+    assert letter.trigger_id is not None
+    assert letter.workflow_id is not None
+    assert letter.envelope is not None
+
+
 async def test_an_event_that_nobody_asks_for_is_not_read(folder: Path) -> None:
     stage = Stage(folder)
     await stage.ingest(event(large(), type="nobody.listens"))

@@ -182,9 +182,10 @@ async def test_what_was_accepted_is_run_again_whatever_its_schema_asks_now() -> 
     assert step.refused == []
 
 
+@pytest.mark.parametrize("code", ["E_STORAGE_UNAVAILABLE", "E_STORED_BODY_MISSING"])
 @pytest.mark.parametrize(("threshold", "runs", "refused"), [(5, 1, []), (50, 0, ["filtered"])])
 async def test_a_filter_that_was_not_asked_while_the_data_was_out_of_reach_is_asked_by_the_redrive(
-    threshold: int, runs: int, refused: list[str]
+    threshold: int, runs: int, refused: list[str], code: str
 ) -> None:
     flow = (
         "name: orders\nversion: 1\n"
@@ -193,7 +194,7 @@ async def test_a_filter_that_was_not_asked_while_the_data_was_out_of_reach_is_as
     )
     due = DueRedrive("rdr_1", PROJECT, "ana", "back", allow_stale=False, rate=1.0, done=0, allowed=1, created_at=NOW)
     envelope = ENVELOPE.replace('"shop"', f'"{PROJECT}"')
-    waiting = WaitingLetter("dlq_1", None, "wf_orders", "trg_orders_event", "E_STORAGE_UNAVAILABLE", envelope)
+    waiting = WaitingLetter("dlq_1", None, "wf_orders", "trg_orders_event", code, envelope)
     step = await step_of(snapshot_of({"orders.yaml": flow}), due, [waiting], nothing_stored)
     assert (len(step.redriven), [one.error_code for one in step.refused]) == (runs, refused)
 
