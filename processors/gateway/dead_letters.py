@@ -29,8 +29,8 @@ class DeadLetterViews:
         if wanted.queue_id is None:
             raise Refused("E_INVALID_PARAMETER", "the parameter queue is missing: whose dead letters are counted")
         found = await self._letters.stats(wanted)
-        if not found and wanted.project_id is not None:
-            await check_queue(self._parts, wanted.project_id, wanted.queue_id)
+        if not found:
+            await self._check_named(wanted)
         return json_response(
             {
                 "queue_id": wanted.queue_id,
@@ -46,6 +46,8 @@ class DeadLetterViews:
         limit = whole_parameter(request, "limit", LETTERS_A_PAGE, self._parts.limits.page)
         more = LetterFilter(**{**asdict(wanted), "limit": limit + 1, "after": text_parameter(request, "after")})
         found = await self._letters.list_letters(more)
+        if not found:
+            await self._check_named(wanted)
         page = found[:limit]
         return json_response(
             {"dead_letters": page, "next": page[-1].dead_letter_id if len(found) > limit else None},
@@ -76,6 +78,10 @@ class DeadLetterViews:
             error_code=text_parameter(request, "error_code"),
             since=since_parameter(request, "since", self._parts.door.now()),
         )
+
+    async def _check_named(self, wanted: LetterFilter) -> None:
+        if wanted.project_id is not None and wanted.queue_id is not None:
+            await check_queue(self._parts, wanted.project_id, wanted.queue_id)
 
     async def _find(self, reader: Reader, dead_letter_id: str) -> OneLetter:
         letter = await self._letters.find(reader, dead_letter_id) if is_storable(dead_letter_id) else None

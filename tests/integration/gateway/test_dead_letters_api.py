@@ -73,9 +73,11 @@ async def test_stats_group_by_code_within_a_span(gateway: Gateway, reader: str) 
 
 async def test_a_queue_that_does_not_exist_is_not_a_queue_without_dead_letters(gateway: Gateway, secret: str) -> None:
     assert (await gateway.call("GET", f"{API}/stats?queue=q_default")).body["total"] == 0
-    answer = await gateway.call("GET", f"{API}/stats?queue=q_defualt")
-    assert (answer.status, answer.code) == (400, "E_INVALID_PARAMETER")
-    assert "did you mean `q_default`" in answer.body["detail"]
+    assert (await gateway.call("GET", f"{API}?queue=q_default")).body["dead_letters"] == []
+    for address in (f"{API}/stats", API):
+        answer = await gateway.call("GET", f"{address}?queue=q_defualt")
+        assert (answer.status, answer.code) == (400, "E_INVALID_PARAMETER")
+        assert "did you mean `q_default`" in answer.body["detail"]
     assert (await gateway.call("GET", f"{API}/stats")).code == "E_INVALID_PARAMETER"
 
 
