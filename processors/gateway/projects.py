@@ -9,7 +9,15 @@ from processors.gateway.bodies import read_body, require_json
 from processors.gateway.fields import read_fields, text_parameter, whole_parameter
 from processors.gateway.limits import Limits
 from processors.gateway.parts import Parts, json_response
-from processors.ports.projects import FIGURES, HIGHEST_RATE, HIGHEST_REDRIVE_RATE, LONGEST_WINDOW, Figures, Projects
+from processors.ports.projects import (
+    FIGURES,
+    HIGHEST_RATE,
+    HIGHEST_REDRIVE_RATE,
+    LONGEST_WINDOW,
+    LOWEST_REDRIVE_RATE,
+    Figures,
+    Projects,
+)
 from processors.ports.tokens import OPERATOR, READ
 from schemas.errors import Refused
 from schemas.ids import is_project_id
@@ -64,18 +72,24 @@ class ProjectFigures:
 def _checked(fields: ProjectFields) -> dict[str, float | None]:
     """What is to be set. Raises Refused E_INVALID_PARAMETER."""
     bounds = (
-        ("dedup_window_hours", fields.dedup_window_hours, LONGEST_WINDOW, "hours"),
-        ("events_per_second", fields.events_per_second, HIGHEST_RATE, "events a second"),
-        ("redrive_rate", fields.redrive_rate, HIGHEST_REDRIVE_RATE, "letters a second"),
+        ("dedup_window_hours", fields.dedup_window_hours, 0.0, LONGEST_WINDOW, "hours above 0"),
+        ("events_per_second", fields.events_per_second, 0.0, HIGHEST_RATE, "events a second above 0"),
+        (
+            "redrive_rate",
+            fields.redrive_rate,
+            LOWEST_REDRIVE_RATE,
+            HIGHEST_REDRIVE_RATE,
+            f"letters a second from {LOWEST_REDRIVE_RATE:g}",
+        ),
     )
     told: dict[str, float | None] = {}
-    for name, value, most, unit in bounds:
+    for name, value, least, most, wanted in bounds:
         if value is msgspec.UNSET:
             continue
-        if isinstance(value, float) and not 0 < value <= most:
+        if isinstance(value, float) and not (value > 0 and least <= value <= most):
             raise Refused(
                 "E_INVALID_PARAMETER",
-                f"{name} is {value:g}; expected {unit} above 0, at most {most:g}, or null for the installation's",
+                f"{name} is {value:g}; expected {wanted}, at most {most:g}, or null for the installation's",
                 details={"field": name},
             )
         told[name] = value if isinstance(value, float) else None

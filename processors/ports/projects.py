@@ -11,6 +11,7 @@ from typing import Final, Protocol
 LONGEST_WINDOW: Final = 72.0  # hours
 HIGHEST_RATE: Final = 1_000_000.0  # events a second
 HIGHEST_REDRIVE_RATE: Final = 100_000.0  # letters a second
+LOWEST_REDRIVE_RATE: Final = 0.001  # below that a redrive would be refused as if others took it all
 FIGURES: Final = ("dedup_window_hours", "events_per_second", "redrive_rate")
 
 
