@@ -4,15 +4,18 @@ A partition goes on when its next record is due, by the database's clock. What s
 by the same delay, so nothing that is due waits for it; the topics of other delays have consumers of their own.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from processors.ingest.ingest import Ingest
 from processors.ports.streams import Later, Record
-from schemas.errors import Refused
+from schemas.errors import Refused, Unavailable
 from schemas.retry_letters import read_letter
 
 SLACK_SECONDS = 60.0
+LOOK_SECONDS = 60.0
 
 
 class Retries:
@@ -40,3 +43,13 @@ class Retries:
         except Refused:
             return 0.0
         return seconds if seconds <= self._ingest.longest_delay + SLACK_SECONDS else 0.0
+
+
+async def until_unread(is_unread: Callable[[], Awaitable[bool]], stop: asyncio.Event) -> None:
+    """Return when something lies on the retry topics, or `stop` is set; one look a minute."""
+    while not stop.is_set():
+        with suppress(Unavailable):
+            if await is_unread():
+                return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), LOOK_SECONDS)

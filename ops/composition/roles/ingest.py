@@ -1,7 +1,7 @@
 """Ingest: from the events topic to runs in their lanes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -14,12 +14,17 @@ from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
 from processors.adapters.postgres.ingest_log import PostgresIngestLog
 from processors.ingest.ingest import Ingest
-from processors.ingest.retries import Retries
+from processors.ingest.retries import Retries, until_unread
 from processors.ports.measures import Measures
 from processors.ports.schemas import Schemas
 from processors.runtime.current_catalog import CurrentCatalog
 
-LONG_FETCH_WAIT = 2.0  # seconds, of topics on which nothing is urgent
+# Seconds, of topics on which nothing is due within ten: what waits for a record costs nearly nothing then.
+UNHURRIED: Mapping[str, Any] = {
+    "idle_fetch_wait": 2.0,
+    "metadata_max_age": 15.0,
+    "stall_seconds": 120.0,
+}
 
 
 async def run(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measures: Measures) -> None:
@@ -32,26 +37,38 @@ async def run(settings: Settings, stop: asyncio.Event, on_ready: OnReady, measur
     ):
         await log.open()
         catalog = CurrentCatalog(PostgresCatalog(pool))
-        ingest = Ingest(log, catalog, hints, measures, storage_of(settings), registry, topics.retries())
+        storage = storage_of(settings)
+        ingest = Ingest(log, catalog, hints, measures, storage, registry, topics.retries())
         group = f"{settings.topic_prefix}.ingest"
-        reads = [
-            consume(
-                reading_of(settings, topics.events, group),
-                ingest,
-                log,
-                stop,
-                when_assigned(on_ready, "ingest"),
-                measures,
-            )
-        ]
-        for topic in topics.retries():  # nobody waits for those: it is ready without them
-            reading = replace(
-                reading_of(settings, topic, f"{group}.{topic}", IDLE_FETCH_WAIT), idle_fetch_wait=LONG_FETCH_WAIT
-            )
-            hear = when_assigned(nobody, "ingest")
-            reads.append(consume(reading, Retries(ingest), log, stop, hear, measures))
+        hear = when_assigned(on_ready, "ingest")  # nobody waits for retry topics: it is ready without them
+        reads = [consume(reading_of(settings, topics.events, group), ingest, log, stop, hear, measures)]
+        may_put_off = storage is not None or registry is not None
+        reads.append(_read_retries(settings, log, ingest, stop, measures, at_once=may_put_off))
         await _all_until_one_ends(reads, stop)
         await log.aclose()
+
+
+async def _read_retries(
+    settings: Settings,
+    log: PostgresIngestLog,
+    ingest: Ingest,
+    stop: asyncio.Event,
+    measures: Measures,
+    *,
+    at_once: bool,
+) -> None:
+    """Where there is nothing that could be away, nothing is put off, and three consumers would wait in vain: then only
+    what an earlier configuration left there is read, if there is any.
+    """
+    topics = topics_of(settings).retries()
+    if not at_once:
+        await until_unread(lambda: log.is_unread(topics), stop)
+    group = f"{settings.topic_prefix}.ingest"
+    readings = [
+        replace(reading_of(settings, topic, f"{group}.{topic}", IDLE_FETCH_WAIT), **UNHURRIED) for topic in topics
+    ]
+    hear = when_assigned(nobody, "ingest")
+    await asyncio.gather(*(consume(one, Retries(ingest), log, stop, hear, measures) for one in readings))
 
 
 async def _all_until_one_ends(reads: Sequence[Coroutine[Any, Any, None]], stop: asyncio.Event) -> None:

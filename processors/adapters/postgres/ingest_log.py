@@ -4,8 +4,9 @@ Consumers of several topics may share one: they take turns on its connection.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection
@@ -55,10 +56,15 @@ class PostgresIngestLog:
         if self._conn is not None:
             await self._conn.close()
 
+    async def is_unread(self, topics: Collection[str]) -> bool:
+        """Whether these topics of the relay's hold anything that was not read."""
+        ((answer,),) = await self._ask("is_unread", {"topics": list(topics)}, f"what is unread of {', '.join(topics)}")
+        return bool(answer)
+
     async def positions(self, topic: str, topic_id: str, partitions: Sequence[int]) -> Mapping[int, int]:
         """Where to go on. In a topic that was made again everything is read; the relay's numbers go on counting."""
-        rows = await self._ask("read_progress", topic, "the offsets of")
-        ((key,),) = await self._ask("read_seal_key", topic, "who wrote the records of")
+        rows = await self._ask("read_progress", {"topic": topic}, f"the offsets of {topic}")
+        ((key,),) = await self._ask("read_seal_key", {}, f"who wrote the records of {topic}")
         self._seal_key = bytes(key)
         self._topic_ids[topic] = topic_id
         self._followed[topic] = {
@@ -83,14 +89,14 @@ class PostgresIngestLog:
             {letter for (letter,) in results[asked["buried"]]} if "buried" in asked else frozenset(),
         )
 
-    async def _ask(self, name: str, topic: str, what: str) -> list[TupleRow]:
+    async def _ask(self, name: str, given: Mapping[str, Any], what: str) -> list[TupleRow]:
         async with self._turn:
             conn = await self._connection()
             try:
-                return await (await conn.execute(statements("ingest")[name], {"topic": topic})).fetchall()
+                return await (await conn.execute(statements("ingest")[name], given)).fetchall()
             except psycopg.Error as exc:
                 await conn.close()
-                raise Unavailable("E_UNAVAILABLE", f"Postgres cannot tell {what} {topic}: {exc}") from exc
+                raise Unavailable("E_UNAVAILABLE", f"Postgres cannot tell {what}: {exc}") from exc
 
     async def _connection(self) -> AsyncConnection[TupleRow]:
         if self._conn is None or self._conn.closed:

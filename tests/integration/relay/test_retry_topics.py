@@ -18,7 +18,7 @@ from processors.adapters.postgres.catalog import PostgresCatalog
 from processors.adapters.postgres.connections import open_pool
 from processors.adapters.postgres.ingest_log import PostgresIngestLog
 from processors.ingest.ingest import Ingest
-from processors.ingest.retries import Retries
+from processors.ingest.retries import Retries, until_unread
 from processors.ports.ingest import Committed, Harvest
 from processors.ports.measures import Measures
 from processors.ports.streams import Outgoing
@@ -146,6 +146,7 @@ async def yard(stage: Stage, tmp_path: Path) -> AsyncIterator[Yard]:
 @pytest.fixture(autouse=True)
 def often_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("processors.relay.topics_in_use._FRESH_SECONDS", 0.3)
+    monkeypatch.setattr("processors.ingest.retries.LOOK_SECONDS", 0.3)
 
 
 @pytest.mark.timeout(180)
@@ -203,3 +204,22 @@ async def test_a_retry_topic_that_the_broker_loses_is_filled_again(yard: Yard) -
     yard.find_storage()
     async with yard.stage.relay(), yard.reading():
         await until(lambda: yard.is_made("big"), "it becomes a run", 90)
+
+
+@pytest.mark.timeout(180)
+async def test_an_ingest_without_a_storage_sees_what_an_earlier_one_has_left(yard: Yard) -> None:
+    body = await yard.prepare()
+    log = PostgresIngestLog(yard.stage.dsn, f"{yard.stage.topic}.dead", 86_400.0)
+    await log.open()
+    assert not await log.is_unread(yard.delays)
+    yard.lose_storage()
+    await yard.send(referring(event("big"), body))
+    async with yard.reading():
+        await until(lambda: yard.holds(LETTERS, yard.soon, 1), "it is put off", 60)
+    async with yard.stage.relay():
+        await asyncio.wait_for(until_unread(lambda: log.is_unread(yard.delays), asyncio.Event()), 60)
+        yard.find_storage()
+        async with yard.reading():
+            await until(lambda: yard.is_made("big"), "it becomes a run", 60)
+    assert not await log.is_unread(yard.delays)
+    await log.aclose()

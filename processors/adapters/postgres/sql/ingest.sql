@@ -4,7 +4,15 @@ select partition, topic_id, next_offset, seq, seen from automation.ingest_progre
 
 -- name: read_seal_key
 -- The key by which the relay's records are known.
-select seal_key from automation.installation where %(topic)s::text is not null;
+select seal_key from automation.installation;
+
+-- name: is_unread
+-- Whether the relay has sent anything to these topics that was not read.
+select exists (
+    select from automation.relay_partitions n
+      left join automation.ingest_progress p on p.topic = n.topic and p.partition = n.partition
+     where n.topic = any(%(topics)s::text[]) and n.seq > coalesce(p.seq, 0)
+);
 
 -- name: hold_progress
 -- One writer a partition at a time: the row is locked before anything is looked at.
