@@ -2,11 +2,13 @@
 
 from schemas.errors import AutomationError, Refused
 from schemas.records import ErrorInfo
+from schemas.redacted_text import without_secrets
 
 
 def error_of(exc: AutomationError) -> ErrorInfo:
     """A refusal is permanent: the same attempt would be refused again. All else is worth another try."""
-    return ErrorInfo(exc.code, type(exc).__name__, exc.message, retryable=not isinstance(exc, Refused))
+    message = without_secrets(exc.message)
+    return ErrorInfo(exc.code, type(exc).__name__, message, retryable=not isinstance(exc, Refused))
 
 
 def internal(exc: BaseException) -> ErrorInfo:

@@ -1,7 +1,7 @@
 """The errors of a workflow's code: what authors raise, what they catch, and how an error crosses frames.
 
-An error crosses as code, type, message, file, line and retry class, never as a pickled object. Any
-exception of a step is retryable unless it says otherwise.
+An error crosses as code, type, message (without what looks like a secret), file, line and retry class, never as a
+pickled object. Any exception of a step is retryable unless it says otherwise.
 """
 
 import re
@@ -10,8 +10,11 @@ from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
+from anthares44.automation.redacted_text import without_secrets
+
 MESSAGE_BYTES = 2048
 _TYPE_BYTES = 256
+_LOOKED_AT = 2 * MESSAGE_BYTES  # characters: what stands behind them would not be kept
 
 STEP_FAILED = "E_STEP_FAILED"
 STEP_MEMORY = "E_STEP_MEMORY"
@@ -94,7 +97,7 @@ def bounded(text: str, limit: int = MESSAGE_BYTES) -> str:
 
 def message_of(error: BaseException) -> str:
     try:
-        return bounded(str(error))
+        return bounded(without_secrets(str(error)[:_LOOKED_AT]))
     except Exception as fault:  # noqa: BLE001 - a broken __str__ of the author must not lose the failure
         return f"(no text: {type(fault).__name__} while reading the error)"
 

@@ -175,3 +175,16 @@ def test_an_error_that_cannot_be_read_is_still_told():
             raise OSError("mute")
 
     assert message_of(MuteError()) == "(no text: OSError while reading the error)"
+
+
+def test_an_error_crosses_without_what_looks_like_a_secret() -> None:
+    told = {"user": "maria", "password": "hunter2"}
+    crossed = to_wire(ValueError(f"refused {told} at https://maria:hunter2@api.example/?access_token=hunter2&n=1"), "")
+    assert crossed["message"] == (
+        "refused {'user': 'maria', 'password': '[redacted]'} at https://[redacted]@api.example/?access_token=[redacted]&n=1"
+    )
+
+
+def test_an_endless_message_is_cut_before_it_is_looked_at() -> None:
+    crossed = to_wire(ValueError("password=" + "x" * 50_000_000), "")
+    assert crossed["message"] == "password=[redacted]"

@@ -8,6 +8,7 @@ import psycopg
 from psycopg.errors import lookup
 
 from schemas.records import ErrorInfo
+from schemas.redacted_text import without_secrets
 
 _WORTH_ANOTHER_TRY = frozenset({"40001", "40P01", "55P03"})
 _AWAY_CLASSES = frozenset({"08", "53", "57", "58"})
@@ -26,7 +27,7 @@ def failure_of(exc: psycopg.Error, timeout: float) -> ErrorInfo:
     if state == _CANCELLED:
         return timed_out(timeout)
     name = _condition(state)
-    message = f"SQLSTATE {state} ({name}){_details(exc, state)}"
+    message = without_secrets(f"SQLSTATE {state} ({name}){_details(exc, state)}")
     is_away = (state[:2] in _AWAY_CLASSES or state in _AWAY) and state != _PROTOCOL_VIOLATION
     if is_away:
         return ErrorInfo("E_SQL_UNAVAILABLE", name, f"the project's database gave up: {message}")
