@@ -257,9 +257,11 @@ def test_a_start_within_its_moment_starts_and_after_it_does_not(host: StepHost):
     assert started == [False, False, True]
 
 
-def test_a_dropped_run_says_nothing_more(host: StepHost):
+def test_a_dropped_run_says_how_its_attempt_ended_and_nothing_more(host: StepHost):
     host.begin("closes")
     host.send({"t": "DROP", "run": "run_1", "fence": 1}, {"t": "CLOSE", "run": "run_1", "fence": 1, "cause": "x"})
+    ended = host.receive_type("FAILED")
+    assert (ended["item"], ended["error"]["code"]) == ("waits", "E_CANCELLED")
     host.send({"t": "PING", "n": 1})
     host.receive(holds(lambda message: message.get("n") == 1))
     assert not [message for message in host.idle if message["t"] not in ("BEAT", "LOG")]

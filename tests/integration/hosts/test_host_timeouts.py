@@ -154,7 +154,7 @@ async def test_a_blocked_loop_fails_the_step_at_its_timeout_and_names_the_line(
     blocking = start(scripted, shelf, "run_2", "block", seconds=60, timeout="2500ms")
     await scripted.until(lambda: blocking.failures and blocking.lost and idle.lost)
     error = blocking.failures[0][2]
-    assert (error.code, error.retryable, error.line) == ("E_STEP_TIMEOUT", True, "flow.py:10")
+    assert (error.code, error.retryable, error.line) == ("E_STEP_TIMEOUT", True, "flow.py:11")
     assert "blocks the event loop" in error.message
     assert blocking.told == ["failed", "lost"]  # the other way round the failure would count for nothing
     await until(lambda: is_gone(pid_of(idle)), "the host is gone")
@@ -168,7 +168,7 @@ async def test_a_loop_that_a_step_blocks_within_its_timeout_gives_up_the_neighbo
     await scripted.until(lambda: "who" in idle.values)
     blocking = start(scripted, shelf, "run_2", "block", seconds=5, timeout="30s")
     await scripted.until(lambda: idle.lost)
-    assert "blocks the event loop of its host at flow.py:10" in (idle.lost or "")
+    assert "blocks the event loop of its host at flow.py:11" in (idle.lost or "")
     assert (blocking.lost, idle.suspected) == (None, False)
     await scripted.until(lambda: "a" in blocking.values)
 
@@ -197,7 +197,7 @@ async def test_a_body_that_blocks_is_suspected_and_its_host_ended(with_settings:
     await scripted.until(lambda: "who" in idle.values)
     body = start(scripted, shelf, "run_2", "body-blocks", seconds=60)
     await scripted.until(lambda: body.lost and idle.lost)
-    assert "the body of run_2 blocks the event loop of its host at flow.py:18" in (body.lost or "")
+    assert "the body of run_2 blocks the event loop of its host at flow.py:19" in (body.lost or "")
     assert (body.suspected, idle.suspected) == (True, False)
     await until(lambda: is_gone(pid_of(idle)), "the host is gone")
 

@@ -102,6 +102,8 @@ async def test_more_than_a_page_at_once_is_told_whole(
 async def test_what_is_read_grows_with_the_projects_own_events_alone(stage: Stage, name: str) -> None:
     at = datetime.now(UTC)
     first, last = new_event_id(int(at.timestamp() * 1000)), "evt_~"
+    async with await psycopg.AsyncConnection.connect(stage.lab.dsn, autocommit=True) as tidy:
+        await tidy.execute("vacuum automation.inbox")  # of what other tests have left behind
     async with await psycopg.AsyncConnection.connect(stage.lab.dsn) as conn:
         await conn.execute(
             "insert into automation.inbox (consumer, event_id)"
