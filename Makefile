@@ -29,7 +29,7 @@ dev: $(STAMP) ## the whole stack kept running; workflow files are reloaded as th
 	@$(BIN)/a44 dev examples/invoice-settle examples/tenant-onboard
 
 test: $(STAMP) ## the whole suite, on given addresses, containers or the embedded stack
-	@$(BIN)/python -m pytest -n 3 --dist loadgroup --durations=25 --durations-min=5
+	@$(BIN)/python -m pytest -n 4 --dist loadgroup --durations=25 --durations-min=5
 
 # What touches no broker would only run the same again.
 KAFKA_SUITES := tests/integration/embedded tests/integration/kafka tests/integration/relay \
