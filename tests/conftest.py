@@ -13,6 +13,7 @@ from tests.support.servers import Servers, running_servers
 STACKS_OF_A_SESSION = ("running", "site", "short_leases")
 
 
+@pytest.hookimpl(tryfirst=True)  # the workers' plugin reads groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What asks for a server is marked `kafka`, so that `-m "not kafka"` needs none. What shares a stack of processes
     or something else that is dear stays together, so that a suite on many workers makes it once.
