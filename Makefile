@@ -29,7 +29,7 @@ dev: $(STAMP) ## the whole stack kept running; workflow files are reloaded as th
 	@$(BIN)/a44 dev examples/invoice-settle examples/tenant-onboard
 
 test: $(STAMP) ## the whole suite, on given addresses, containers or the embedded stack
-	@$(BIN)/python -m pytest -n 4 --dist loadgroup --durations=25 --durations-min=5
+	@$(BIN)/python -m pytest -n 3 --dist worksteal --durations=25 --durations-min=5
 
 # What touches no broker would only run the same again.
 KAFKA_SUITES := tests/integration/embedded tests/integration/kafka tests/integration/relay \
@@ -37,7 +37,7 @@ KAFKA_SUITES := tests/integration/embedded tests/integration/kafka tests/integra
 	tests/acceptance/stopping/test_graceful_stop.py
 
 test-kafka: $(STAMP) compose/kafka/target/libs/.fetched ## the suites that touch a broker, on Apache Kafka (needs Java 17 and Maven)
-	@A44_TEST_BROKER=apache $(BIN)/python -m pytest -n 3 --dist loadgroup --durations=10 --durations-min=10 $(KAFKA_SUITES)
+	@A44_TEST_BROKER=apache $(BIN)/python -m pytest -n 3 --dist worksteal --durations=10 --durations-min=10 $(KAFKA_SUITES)
 
 CHAOS := $(if $(SEED),--seed $(SEED)) $(if $(SOAK),--soak $(SOAK))
 

@@ -10,29 +10,11 @@ from tests.support.databases import fresh_database
 from tests.support.migrated import migrated_template
 from tests.support.servers import Servers, running_servers
 
-STACKS_OF_A_SESSION = ("running", "site", "short_leases")
-
-
-@pytest.hookimpl(tryfirst=True)  # the workers' plugin reads groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What asks for a server is marked `kafka`, so that `-m "not kafka"` needs none. What shares a stack of processes
-    or something else that is dear stays together, so that a suite on many workers makes it once.
-    """
+    """What asks for a server is marked `kafka`, so that `-m "not kafka"` needs none."""
     for item in items:
         if "servers" in getattr(item, "fixturenames", ()):
             item.add_marker("kafka")
-        if (group := _shared_by(item)) is not None:
-            item.add_marker(pytest.mark.xdist_group(group))
-
-
-def _shared_by(item: pytest.Item) -> str | None:
-    """The dearest fixture that this test shares with others, if any."""
-    definitions = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
-    for name in STACKS_OF_A_SESSION:
-        if name in definitions:
-            return name
-    of_module = (name for name, found in definitions.items() if found[-1].scope == "module" and name[0] != "_")
-    return item.nodeid.partition("::")[0] if any(of_module) else None
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
