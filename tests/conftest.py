@@ -10,6 +10,7 @@ from tests.support.databases import fresh_database
 from tests.support.migrated import migrated_template
 from tests.support.servers import Servers, running_servers
 
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What asks for a server is marked `kafka`, so that `-m "not kafka"` needs none."""
     for item in items:
