@@ -13,6 +13,7 @@ from topology.publication import collect
 
 SUFFIXES = (".yaml", ".yml", ".py")
 SETTLE_MILLIS = 150
+LOOK_MILLIS = 5_000
 
 
 class _Sources(DefaultFilter):
@@ -30,16 +31,19 @@ class Publisher:
         self._paths = paths
         self._say = say
         self._last: Mapping[str, str] = {}
+        self._tried: Mapping[str, str] | str = ""
 
     async def publish(self) -> None:
         """Publish what is there now, if it changed. What is wrong is shown with its place, and nothing else happens."""
+        self._tried = ""
         try:
-            files = await asyncio.to_thread(collect, self._paths)
+            self._tried = files = await asyncio.to_thread(collect, self._paths)
             if files == self._last:
                 self._say("  unchanged: this is what is in force")
                 return
             answer = await asyncio.to_thread(self._client.publish, files, dev=True)
         except AutomationError as exc:
+            self._tried = self._tried or str(exc)
             self._refuse(exc)
             return
         self._last = files
@@ -48,10 +52,25 @@ class Publisher:
             self._say("  unchanged: this is what is in force")
 
     async def watch(self, stop: asyncio.Event) -> None:
-        """Publish after every save until `stop`."""
+        """Publish after every save until `stop`; one that came before the watcher looked is found by looking."""
         folders = sorted({str(path if path.is_dir() else path.parent) for path in self._paths})
-        async for _ in awatch(*folders, watch_filter=_Sources(), stop_event=stop, step=SETTLE_MILLIS):
-            await self.publish()
+        told = awatch(
+            *folders,
+            watch_filter=_Sources(),
+            stop_event=stop,
+            step=SETTLE_MILLIS,
+            rust_timeout=LOOK_MILLIS,
+            yield_on_timeout=True,
+        )
+        async for changes in told:
+            if changes or await self._was_missed():
+                await self.publish()
+
+    async def _was_missed(self) -> bool:
+        try:
+            return await asyncio.to_thread(collect, self._paths) != self._tried
+        except AutomationError as exc:
+            return str(exc) != self._tried
 
     def _show(self, answer: Mapping[str, Any]) -> None:
         for item in answer["published"]:
