@@ -2,6 +2,7 @@
 
 import http.client
 import ssl
+from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
 from anthares44.automation.client.exchange import Address, Call, Pause, Reply, Request, Unreached, read_address
@@ -17,11 +18,11 @@ _HOOK = "the webhook's whole address, such as https://automation.example/v1/pj_s
 _GONE = (http.client.RemoteDisconnected, ConnectionError, EOFError, http.client.IncompleteRead)
 
 
-class Connecting(Generic[ConnectionsT]):
+class Connecting(ABC, Generic[ConnectionsT]):
     """A client of some kind: how it connects is the kind's own."""
 
-    def _connect(self, address: Address, timeout: float, context: ssl.SSLContext | None) -> ConnectionsT:
-        raise NotImplementedError
+    @abstractmethod
+    def _connect(self, address: Address, timeout: float, context: ssl.SSLContext | None) -> ConnectionsT: ...
 
 
 class OfService(Connecting[ConnectionsT]):
