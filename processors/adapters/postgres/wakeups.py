@@ -15,6 +15,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from processors.adapters.postgres.connections import connect, cut
+from processors.adapters.postgres.flush import call, flush
 from processors.adapters.postgres.statements import statements
 from processors.ports.measures import Measures
 from schemas.errors import AutomationError, Unavailable
@@ -70,9 +71,8 @@ class Notifier:
         if self._conn is None or self._conn.closed:
             self._conn = await connect(self._dsn, "notify")
         try:
-            async with self._conn.pipeline():
-                for channel in due:
-                    await self._conn.execute(statements("wakeups")["notify"], {"channel": channel.value})
+            sql = statements("wakeups")["notify"]
+            await flush(self._conn, [call(sql, {"channel": channel.value}) for channel in due])
         except psycopg.OperationalError:
             await self._conn.close()  # a broken pipeline may leave it looking open
             raise
