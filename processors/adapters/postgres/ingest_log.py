@@ -85,7 +85,7 @@ class PostgresIngestLog:
         followed.update((partition, reached.followed) for partition, reached in harvest.reached.items())
         return Committed(
             granted(results[asked["grants"]]) if "grants" in asked else (),
-            _known(harvest, results[asked["decided"]]) if "decided" in asked else {},
+            _known(results[asked["decided"]]) if "decided" in asked else {},
             {letter for (letter,) in results[asked["buried"]]} if "buried" in asked else frozenset(),
         )
 
@@ -116,8 +116,7 @@ class PostgresIngestLog:
             batch += lock_queues(*queues_of(harvest.runs))
         if harvest.arrivals:
             batch += self._keys(harvest)
-            if any(one.accepted_at is None for one in harvest.arrivals):
-                asked["decided"] = len(batch) - 1
+            asked["decided"] = len(batch) - 1
         if harvest.postponed:
             names = ("letter_id", "topic", "partition_key", "headers", "value")
             batch.append((sql["postpone"], columns(harvest.postponed, names)))
@@ -151,18 +150,10 @@ class PostgresIngestLog:
     def _keys(self, harvest: Harvest) -> list[Statement]:
         """Direct records take their keys here; what came through a door has taken its key there."""
         hashes = [key_hash(one.project_id, one.idempotency_key) for one in harvest.arrivals]
-        both = list(zip(hashes, harvest.arrivals, strict=True))
+        both = zip(hashes, harvest.arrivals, strict=True)
         direct = [(digest, one) for digest, one in both if one.accepted_at is None]
         batch: list[Statement] = [self._take_keys(harvest, direct)] if direct else []
-        seen = {
-            "key_hash": hashes,
-            **columns(harvest.arrivals, ("project_id", "event_id")),
-            "direct": [one.accepted_at is None for one in harvest.arrivals],
-        }
-        batch.append((statements("ingest")["note_events"], seen))
-        if direct:
-            batch.append(self._decide([digest for digest, _ in direct], [one for _, one in direct]))
-        return batch
+        return [*batch, self._note(hashes, harvest.arrivals)]
 
     def _take_keys(self, harvest: Harvest, direct: list[tuple[bytes, Arrival]]) -> Statement:
         first: dict[bytes, Arrival] = {}
@@ -179,13 +170,15 @@ class PostgresIngestLog:
             "catalog": [None] * len(owners),
         }
 
-    def _decide(self, hashes: list[bytes], direct: list[Arrival]) -> Statement:
-        names = ("event_id", "body_hash", "dead_letter_id", "project_id", "raw", "topic", "partition")
-        return statements("ingest")["decide_direct"], {
-            **columns(direct, names),
-            **columns([one.kept for one in direct], KEPT),
+    def _note(self, hashes: list[bytes], arrivals: list[Arrival]) -> Statement:
+        names = ("project_id", "event_id", "body_hash", "dead_letter_id", "topic", "partition")
+        return statements("ingest")["note_events"], {
+            **columns(arrivals, names),
+            **columns([one.kept for one in arrivals], KEPT),
             "key_hash": hashes,
-            "record_offset": [one.offset for one in direct],
+            "direct": [one.accepted_at is None for one in arrivals],
+            "raw": [one.raw if one.accepted_at is None else None for one in arrivals],
+            "record_offset": [one.offset for one in arrivals],
             "dead_letters_topic": self._dead_letters_topic,
         }
 
@@ -209,7 +202,6 @@ def _kept_bodies(harvest: Harvest) -> list[Statement]:
     return [(statements("ingest")["keep_bodies"], {"references": references})] if references else []
 
 
-def _known(harvest: Harvest, rows: Sequence[TupleRow]) -> Mapping[int, Known]:
-    """What the statement says of direct records, which are all that it was given, by their places in the harvest."""
-    places = [place for place, one in enumerate(harvest.arrivals) if one.accepted_at is None]
-    return {places[row - 1]: Known(is_conflict, bytes(first)) for row, is_conflict, first in rows}
+def _known(rows: Sequence[TupleRow]) -> Mapping[int, Known]:
+    """By place in the harvest; the statement counts from one."""
+    return {place - 1: Known(is_conflict, bytes(first)) for place, is_conflict, first in rows}

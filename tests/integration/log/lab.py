@@ -37,6 +37,9 @@ TABLES = (
     "dead_letters", "redrives", "redrive_letters", "projects", "audit_log", "relay_partitions", "relay_requests",
 )  # fmt: skip
 EVENTS, DEAD_LETTERS = "t.events", "t.dead-letters"
+OF_DIRECT_RECORDS = (
+    "body_hash", "dead_letter_id", "raw", "topic", "partition", "record_offset", "key", "headers", "left_out",
+)  # fmt: skip
 
 
 def hash_of(text: str) -> bytes:
@@ -183,7 +186,8 @@ class Lab:
         conn = await connect(self.dsn, "lab")
         async with conn:
             events = columns(runs, ("project_id", "event_id"))
-            seen = {**events, "key_hash": [b""] * len(runs), "direct": [False] * len(runs)}
+            doors = {"key_hash": [b""] * len(runs), "direct": [False] * len(runs)}
+            seen = {**events, **doors, **{name: [] for name in OF_DIRECT_RECORDS}, "dead_letters_topic": DEAD_LETTERS}
             batch = [
                 *lock_queues(*queues_of(runs)),
                 (statements("ingest")["note_events"], seen),

@@ -43,41 +43,38 @@ select %(topic)s, u.partition, u.seq
     on conflict (topic, partition) do nothing;
 
 -- name: note_events
--- Marks events as seen: the ones that are new carry this transaction's xid. What a door accepted is in force,
--- whosever its key is by now; of direct records those are left out whose key belongs to another event. Producers
--- choose ids of their own: one is known within its project only.
-insert into automation.inbox (consumer, event_id)
-select 'ingest', u.project_id || '/' || u.event_id
-  from unnest(%(key_hash)s::bytea[], %(project_id)s::text[], %(event_id)s::text[], %(direct)s::boolean[])
-       as u (key_hash, project_id, event_id, direct)
-  left join automation.idempotency_keys k
-    on u.direct and k.key_hash = u.key_hash and k.event_id = u.event_id and k.key_hash = any(%(key_hash)s::bytea[])
- where not u.direct or k.event_id is not null
- order by 2
-    on conflict do nothing;
-
--- name: decide_direct
--- What became of direct records, of those whose key or event was there before; the others were the first. The same key
--- with another body is a dead letter, never a silent drop.
+-- Marks events as seen, and tells what became of direct records whose key or event was there before; the others were the
+-- first. What a door accepted is in force, whosever its key is by now; of direct records those are left out whose key
+-- belongs to another event. The same key with another body is a dead letter, never a silent drop. Producers choose ids
+-- of their own: one is known within its project only. What only a letter needs is looked up in the arrays for it, and
+-- `not in` is a table of hashes whatever the planner believes, where a join may be a loop over loops.
 with told as materialized (
-    select u.*, k.event_id as first_event_id, k.body_hash as first_body_hash, k.body_hash <> u.body_hash as is_conflict
+    select u.project_id || '/' || u.event_id as event, u.direct, u.place::integer as place, k.event_id as first_event_id,
+           k.event_id = u.event_id as is_own, k.body_hash as first_body_hash, k.body_hash <> u.body_hash as is_conflict
       from unnest(
-               %(key_hash)s::bytea[], %(event_id)s::text[], %(body_hash)s::bytea[], %(dead_letter_id)s::text[],
-               %(project_id)s::text[], %(raw)s::bytea[], %(topic)s::text[], %(partition)s::integer[],
-               %(record_offset)s::bigint[], %(key)s::bytea[], %(headers)s::text[], %(left_out)s::integer[]
-           ) with ordinality as u (
-               key_hash, event_id, body_hash, dead_letter_id, project_id, raw, topic, partition, record_offset, key,
-               headers, left_out, place
-           )
-      join automation.idempotency_keys k on k.key_hash = u.key_hash and k.key_hash = any(%(key_hash)s::bytea[])
+               %(key_hash)s::bytea[], %(project_id)s::text[], %(event_id)s::text[], %(direct)s::boolean[],
+               %(body_hash)s::bytea[]
+           ) with ordinality as u (key_hash, project_id, event_id, direct, body_hash, place)
+      left join automation.idempotency_keys k
+        on u.direct and k.key_hash = u.key_hash and k.key_hash = any(%(key_hash)s::bytea[])
+), noted as (
+    insert into automation.inbox (consumer, event_id)
+    select 'ingest', t.event
+      from told t
+     where not t.direct or t.is_own
+     order by 2
+        on conflict do nothing
+    returning event_id
 ), buried as (
     insert into automation.dead_letters (
         dead_letter_id, project_id, queue_id, reason, error_code, summary, raw, source_topic, source_partition,
         source_offset, record_key, record_headers, record_left_out
     )
-    select t.dead_letter_id, t.project_id, 'ingest', 'permanent_error', 'E_IDEMPOTENCY_CONFLICT',
-           'the key was first used by ' || t.first_event_id || ' with another body', t.raw, t.topic, t.partition,
-           t.record_offset, t.key, t.headers, t.left_out
+    select (%(dead_letter_id)s::text[])[t.place], (%(project_id)s::text[])[t.place], 'ingest', 'permanent_error',
+           'E_IDEMPOTENCY_CONFLICT', 'the key was first used by ' || t.first_event_id || ' with another body',
+           (%(raw)s::bytea[])[t.place], (%(topic)s::text[])[t.place], (%(partition)s::integer[])[t.place],
+           (%(record_offset)s::bigint[])[t.place], (%(key)s::bytea[])[t.place], (%(headers)s::text[])[t.place],
+           (%(left_out)s::integer[])[t.place]
       from told t
      where t.is_conflict
      order by t.place
@@ -89,16 +86,9 @@ with told as materialized (
            json_build_object('a44-dead-letter-id', b.dead_letter_id, 'a44-error-code', b.error_code)::text, b.raw
       from buried b
 )
-select t.place::integer, t.is_conflict, t.first_body_hash
+select t.place, t.is_conflict, t.first_body_hash
   from told t
- where t.is_conflict
-    or t.first_event_id <> t.event_id
-    or not exists (
-       select from automation.inbox i
-        where i.consumer = 'ingest' and i.event_id = (t.project_id || '/' || t.event_id) collate "C"
-          and i.xid = pg_current_xact_id()
-       offset 0
-       );
+ where t.is_conflict or not t.is_own or (t.is_own and t.event not in (select n.event_id from noted n));
 
 -- name: keep_bodies
 -- What letters of this harvest refer to in storage stays there: a redrive needs it.
