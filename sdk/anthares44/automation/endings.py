@@ -20,12 +20,15 @@ from anthares44.automation.wire import Message
 
 @dataclass(slots=True)
 class Settings:
-    """`root` is the folder of the bundle, `items` the most a run may request, `emit` sends a line of the log."""
+    """`root` is the folder of the bundle, `items` the most a run may request, `emit` sends a line of the log, `loop` is
+    the one in whose callbacks bodies are played.
+    """
 
     codec: Codec
     items: int
     root: str
     emit: Callable[[Message], None]
+    loop: asyncio.AbstractEventLoop | None = None
 
 
 def ending_of(main: asyncio.Task[Any], settings: Settings, *, closing: bool) -> dict[str, Any]:

@@ -7,9 +7,8 @@ and on replay the same deliveries give the same order. Input and output raise E_
 
 import asyncio
 import contextlib
-import sys
-from asyncio.events import _get_running_loop, _set_running_loop  # public for makers of event loops
-from collections.abc import Callable, Coroutine, Generator
+from asyncio.events import _set_running_loop  # public for makers of event loops
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context
 from typing import Any, TypeVarTuple, Unpack
 from zlib import crc32
@@ -87,11 +86,13 @@ class RunTimer(asyncio.TimerHandle):
 
 class RunLoop(ClosedLoop):
     """`seed` is the run's own: asyncio keeps the tasks of all loops in one set, where places that began at 1 in
-    every run would collide (with 2,000 runs that was a sixth of a host's time).
+    every run would collide (with 2,000 runs that was a sixth of a host's time). `outer` is the loop, if any, that runs
+    around it: to ask for it at each turn would be a call of the system.
     """
 
-    def __init__(self, owner: Owner, seed: str) -> None:
+    def __init__(self, owner: Owner, seed: str, outer: asyncio.AbstractEventLoop | None) -> None:
         self.owner = owner
+        self._outer = outer
         self.first_place = crc32(seed.encode())
         self.tasks: list[RunTask] = []
         self._prune_at = _KEEP_TASKS
@@ -106,11 +107,9 @@ class RunLoop(ClosedLoop):
     # -- running ------------------------------------------------------------------------------------
 
     def run_ready(self) -> None:
-        """Run until nothing is ready. Call it from a callback of the host's loop, never from a task."""
-        outer, finalizer = _get_running_loop(), sys.get_asyncgen_hooks().finalizer
+        """Run until nothing is ready. Call it from a callback of the outer loop, never from a task."""
         rounds = 0
         _set_running_loop(self)
-        sys.set_asyncgen_hooks(finalizer=self._close_generator)
         try:
             while self._ready:
                 batch, self._ready = self._ready, []
@@ -125,8 +124,7 @@ class RunLoop(ClosedLoop):
                         except (SystemExit, KeyboardInterrupt):
                             continue  # an exit asked for by the body is its outcome: the task holds it already
         finally:
-            _set_running_loop(outer)
-            sys.set_asyncgen_hooks(finalizer=finalizer)
+            _set_running_loop(self._outer)
 
     def fire(self, timer: RunTimer) -> None:
         """The timer is due."""
@@ -144,7 +142,12 @@ class RunLoop(ClosedLoop):
         """Drop what the body still holds; its `finally` blocks run, with every call of the SDK refused."""
         self._closed = True
         self._ready.clear()
-        outer = _get_running_loop()
+        if not all(map(RunTask.done, self.tasks)):
+            self._unwind()
+        self.tasks.clear()
+        self.owner = PUT_AWAY  # else the run and its loop would hold each other until a collection
+
+    def _unwind(self) -> None:
         _set_running_loop(self)
         try:
             for task in self.tasks:
@@ -153,10 +156,8 @@ class RunLoop(ClosedLoop):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - dropped on purpose, not by mistake
                 _close(task)
         finally:
-            _set_running_loop(outer)
+            _set_running_loop(self._outer)
             self._ready.clear()
-            self.tasks.clear()
-            self.owner = PUT_AWAY  # else the run and its loop would hold each other until a collection
 
     # -- what asyncio asks of a loop ----------------------------------------------------------------
 
@@ -240,7 +241,7 @@ class RunLoop(ClosedLoop):
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         self.call_exception_handler(context)
 
-    def _close_generator(self, generator: Any) -> None:
+    def close_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
         if not self._closed:
             self.create_task(generator.aclose())
 

@@ -51,7 +51,7 @@ class Run:
         self.closing = False
         self.replaying = False
         self.main: RunTask | None = None
-        self.loop = RunLoop(self, self.seed)
+        self.loop = RunLoop(self, self.seed, settings.loop)
         self._started_at: str = start["started_at"]
         self._at = self._started_at
         self._elapsed: float | None = 0.0

@@ -8,6 +8,7 @@ from typing import Any
 
 from anthares44.automation.codec import Codec
 from anthares44.automation.endings import Settings
+from anthares44.automation.host.generators import watch_generators
 from anthares44.automation.items import Abandon, Item, Turn
 from anthares44.automation.redaction import Redaction
 from anthares44.automation.replay import Replay
@@ -15,6 +16,8 @@ from anthares44.automation.turns import Run
 
 STARTED = datetime(2026, 11, 29, 20, 0, tzinfo=UTC)
 ROOT = __file__.rpartition("/")[0]
+
+watch_generators()  # as a host does
 
 Told = tuple[int, list[str], dict[str, Any] | None]
 

@@ -17,6 +17,7 @@ from anthares44.automation.endings import Settings
 from anthares44.automation.host import told
 from anthares44.automation.host.attempts import Attempt, StepRunner
 from anthares44.automation.host.bundle import LoadError, load
+from anthares44.automation.host.generators import watch_generators
 from anthares44.automation.host.lines import Lines
 from anthares44.automation.host.link import EXIT_DRAINED, Link
 from anthares44.automation.host.pulse import Pulse
@@ -34,7 +35,7 @@ class Host:
         self._loop = loop
         self._link = Link(sock, loop, self._receive)
         lines = Lines(loop, self._link.send, lambda: not self._link.congested)
-        self._settings = Settings(Codec(), MOST_ITEMS, "", lines.put)
+        self._settings = Settings(Codec(), MOST_ITEMS, "", lines.put, loop)
         self._runner = StepRunner(loop, self._settings, self._done, self._failed)
         self._seats = Seats(loop, self._link.tell, self._runner, self._settings)
         self._workflows: dict[tuple[str, str], Workflow] = {}
@@ -63,6 +64,7 @@ class Host:
 
     def open(self) -> None:
         self._loop.set_exception_handler(self._failed_callback)
+        self._loop.call_soon(watch_generators)
         self._link.open()
         self._link.send(
             {
