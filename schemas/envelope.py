@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
@@ -21,9 +22,9 @@ from schemas.errors import Refused
 from schemas.ids import is_project_id
 from schemas.stored_bodies import NOTHING, Reference, StoredBody, parsed
 
-_VISIBLE = r"\A[^\x00-\x1f\x7f-\x9f]*[^\x00-\x1f\x7f-\x9f\s][^\x00-\x1f\x7f-\x9f]*\Z"
+_VISIBLE = re.compile(r"\A[^\x00-\x1f\x7f-\x9f]*[^\x00-\x1f\x7f-\x9f\s][^\x00-\x1f\x7f-\x9f]*\Z")
 _MOMENT = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})\Z"
-Text = Annotated[str, Meta(min_length=1, max_length=255, pattern=_VISIBLE)]
+Text = Annotated[str, Meta(min_length=1, max_length=255)]  # and what `_check_texts` says
 Moment = Annotated[str, Meta(pattern=_MOMENT)]
 FromOne = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 FromZero = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -89,6 +90,8 @@ _codec = codec("envelope")
 _json = msgspec.json.Decoder(_Wire)
 _NAMES: Final = Envelope.__struct_fields__
 _asdict = msgspec.structs.asdict
+_TEXTS: Final = ("id", "type", "idempotency_key", "partition_key", "trigger_id", "correlation_id", "data_ref")
+_texts_of = attrgetter(*_TEXTS)
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
@@ -187,6 +190,7 @@ def _from_json(data: bytes, default_project: str | None) -> Envelope:
         data_size=wire.data_size,
         data_sha256=wire.data_sha256,
     )
+    _check_texts(envelope)
     _check_reference(envelope)
     return envelope
 
@@ -202,6 +206,7 @@ def _from_fields(fields: dict[str, Any], default_project: str | None) -> Envelop
         envelope = msgspec.convert(fields, Envelope)
     except msgspec.ValidationError as exc:
         _refuse_field(str(exc), exc)
+    _check_texts(envelope)
     moment = _in_utc(envelope.occurred_at)
     _check_reference(envelope)
     try:
@@ -213,6 +218,16 @@ def _from_fields(fields: dict[str, Any], default_project: str | None) -> Envelop
     if moment != envelope.occurred_at:
         return msgspec.structs.replace(envelope, occurred_at=moment)
     return envelope
+
+
+def _check_texts(envelope: Envelope) -> None:
+    """Texts can be seen. Asked of all at once: a pattern for each took a third of the time of reading."""
+    texts = list(filter(None, _texts_of(envelope)))
+    if "".join(texts).isprintable() and not any(map(str.isspace, texts)):
+        return
+    for name, text in zip(_TEXTS, _texts_of(envelope), strict=True):
+        if text is not None and _VISIBLE.search(text) is None:
+            raise _unlike_wanted(name, "not usable")
 
 
 def _check_reference(envelope: Envelope) -> None:
@@ -251,9 +266,11 @@ def _refuse_field(why: str, cause: Exception) -> NoReturn:
     found = _FIELD.search(why)
     if found is None:
         raise _refusal(f"the record is no envelope: {why}") from cause
-    name = found[1] or found[2]
-    fault = "missing" if found[2] else "not usable"
-    raise _refusal(f"the field {name} is {fault}; wanted {_WANTED.get(name, _TEXT_WANTED)}", name) from cause
+    raise _unlike_wanted(found[1] or found[2], "missing" if found[2] else "not usable") from cause
+
+
+def _unlike_wanted(name: str, fault: str) -> Refused:
+    return _refusal(f"the field {name} is {fault}; wanted {_WANTED.get(name, _TEXT_WANTED)}", name)
 
 
 def _refusal(message: str, field: str | None = None) -> Refused:

@@ -155,7 +155,7 @@ def _is_plain(data: bytes) -> bool:
     """Whether `decode` surely takes it. What is read and written again has lost the colon of each key that stood twice,
     and no other; escapes by number may hide colons, and what cannot be stored.
     """
-    if b"\\u" in data:
+    if _has_numbered_escape(data):
         return False
     try:
         _check_bounds(data)
@@ -185,7 +185,7 @@ def _check_bounds(data: bytes) -> None:
 
 
 def _check_storable(data: bytes) -> None:
-    if b"\\u" not in data:
+    if not _has_numbered_escape(data):
         return
     found = _STORABLE.match(data)
     end = found.end() if found is not None else 0
@@ -195,6 +195,11 @@ def _check_storable(data: bytes) -> None:
             f"a string holds {data[end : end + 6].decode('ascii', 'replace')} (byte {end}): NUL and "
             "halves of surrogate pairs cannot be stored; leave them out",
         )
+
+
+def _has_numbered_escape(data: bytes) -> bool:
+    """As good as no text has a backslash, and one byte is found much faster than two."""
+    return b"\\" in data and b"\\u" in data
 
 
 def _check_types(value: Any, depth: int) -> None:

@@ -87,6 +87,11 @@ def test_any_envelope_survives_both_encodings(
     assert checked(envelope) == envelope
 
 
+@pytest.mark.parametrize("text", ["a\u00adb", "a\u2028b", "\ue000", " a ", "\u200b"])
+def test_a_text_need_not_be_printable_where_it_holds_no_control_characters(text: str):
+    assert decode_envelope(told(correlation_id=text)).correlation_id == text
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -112,6 +117,8 @@ def test_any_envelope_survives_both_encodings(
         ("attempt", 2**31),
         ("data", ...),
         ("trigger_id", ""),
+        ("trigger_id", "a\u009fb"),
+        ("correlation_id", "\u3000\u2028"),
         ("project_id", ...),
         ("project_id", "automation"),
         ("project_id", "Acme"),

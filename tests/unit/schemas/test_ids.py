@@ -18,6 +18,14 @@ def test_a_drawn_event_id_is_a_ulid_that_tells_its_time():
     assert ids.new_event_id(NOON) != drawn
 
 
+@given(st.binary(min_size=10, max_size=10))
+def test_a_drawn_id_is_written_as_ulids_are(randomness: bytes):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ids.os, "urandom", lambda _: randomness)
+        drawn = ids.new_event_id(NOON)
+    assert drawn == f"evt_{ULID(NOON.to_bytes(6, 'big') + randomness)}"
+
+
 def test_a_dead_letter_id_tells_its_time():
     assert ULID.from_str(ids.dead_letter_id(NOON).removeprefix("dlq_")).milliseconds == NOON
 
