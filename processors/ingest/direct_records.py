@@ -13,14 +13,17 @@ _log = structlog.get_logger("ingest")
 
 def tell_direct(harvest: Harvest, known: Mapping[int, Known], measures: Measures) -> None:
     """After the commit. Each direct record of which an event could be read has exactly one outcome."""
-    seen: set[tuple[str, str]] = set()
+    seen, outcomes = set[tuple[str, str]](), list[Outcome]()
     for place, one in enumerate(harvest.arrivals):
+        event = event_of(one)
         if one.accepted_at is None:
             met = known.get(place)
-            measures.count("direct_records_total", 1, _outcome(one, met, is_repeated=event_of(one) in seen).value)
+            outcomes.append(_outcome(one, met, is_repeated=event in seen))
             if met is not None and met.is_conflict:
                 _tell_conflict(one, met, measures)
-        seen.add(event_of(one))
+        seen.add(event)
+    for outcome in set(outcomes):
+        measures.count("direct_records_total", outcomes.count(outcome), outcome.value)
 
 
 def _outcome(one: Arrival, met: Known | None, *, is_repeated: bool) -> Outcome:

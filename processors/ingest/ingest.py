@@ -8,7 +8,6 @@ puts it off to a retry topic, from where it comes back as what it was.
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -40,10 +39,11 @@ REASONS = {"E_EVENT_TOO_OLD": "event_too_old", "E_STORAGE_UNAVAILABLE": EXHAUSTE
 MOST_RECORDS = 1_000
 MOST_BYTES = 8_000_000
 HOLD_SECONDS = 2.0
+_NOTHING_FOLLOWED = Followed()
 _log = structlog.get_logger("ingest")
 
 
-class _Step(NamedTuple):
+class _Step(msgspec.Struct, frozen=True, gc=False):
     """A record in its turn, and how far its partition is with it. `missing` is the number at which the relay has to go
     on again; a record behind a gap will come again itself.
     """
@@ -51,7 +51,7 @@ class _Step(NamedTuple):
     record: Record
     is_relayed: bool
     is_behind_gap: bool
-    reached: Reached
+    followed: Followed
     missing: int | None
 
 
@@ -126,17 +126,20 @@ class Ingest:
         """Decide what becomes of each record. Behind one that cannot be read now, its partition stands still."""
         sources = self._sources(harvest.topic, [step for step in steps if not step.is_behind_gap])
         told = iter(zip(sources, await reader.read(sources), strict=True))
+        last: dict[int, _Step] = {}
         for step in steps:
             found = None if step.is_behind_gap else next(told)
-            if step.record.partition in held:
+            partition = step.record.partition
+            if partition in held:
                 continue
             if found is not None and not self._decide(harvest, reader, *found):
-                held[step.record.partition] = Later(step.record.offset, HOLD_SECONDS)
+                held[partition] = Later(step.record.offset, HOLD_SECONDS)
                 continue
-            harvest.reached[step.record.partition] = step.reached
+            last[partition] = step
             if step.missing is not None:
-                harvest.missing[step.record.partition] = step.missing
+                harvest.missing[partition] = step.missing
                 self._tell_gap(step)
+        harvest.reached = {partition: Reached(one.record.offset + 1, one.followed) for partition, one in last.items()}
         _fold_repetitions(harvest)
 
     def _sources(self, topic: str, steps: Sequence[_Step]) -> list[Source]:
@@ -168,13 +171,13 @@ class Ingest:
         refused = Refused(away.code, f"{away.message}, after {source.tries} tries")
         if isinstance(read.envelope, Envelope):
             found = refused_unread(snapshot, read.envelope, refused, is_accepted=read.accepted is not None)
-            self._take(harvest, source.record, read._replace(found=found, away=None))
+            self._take(harvest, source.record, msgspec.structs.replace(read, found=found, away=None))
         else:
             harvest.dead.append(_dead(source.record, None, EXHAUSTED, refused))
 
     def _tell_gap(self, step: _Step) -> None:
         place = {"partition": step.record.partition, "offset": step.record.offset}
-        _log.error("relay_gap", **place, expected=step.missing, seen=step.reached.followed.seen)
+        _log.error("relay_gap", **place, expected=step.missing, seen=step.followed.seen)
 
     def _tell_hold(self, record: Record, away: Unavailable) -> None:
         place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
@@ -211,7 +214,7 @@ class Ingest:
         """
         steps, key = list[_Step](), self._log.seal_key()
         for record in polled:
-            at = followed.get(record.partition, Followed())
+            at = followed.get(record.partition, _NOTHING_FOLLOWED)
             number = number_of(key, record.topic, record.partition, record.headers, record.value)
             missing: int | None = None
             is_behind_gap = number is not None and number > at.seq + 1
@@ -219,7 +222,7 @@ class Ingest:
                 missing = at.seq + 1 if is_behind_gap and number != at.seen + 1 else None
                 at = Followed(at.seq if is_behind_gap else max(at.seq, number), number)
             followed[record.partition] = at
-            steps.append(_Step(record, number is not None, is_behind_gap, Reached(record.offset + 1, at), missing))
+            steps.append(_Step(record, number is not None, is_behind_gap, at, missing))
         return steps
 
     def _take(self, harvest: Harvest, record: Record, read: Read) -> None:
@@ -274,11 +277,10 @@ class Ingest:
 
 def _is_first(harvest: Harvest, arrival: Arrival) -> bool:
     """Whether it decides what its event makes: the first that came through a door does, else the first of all."""
-    (project_id, event_id), is_direct = event_of(arrival), arrival.accepted_at is None
-    is_known = (project_id, event_id, True) in harvest.events
-    is_known = is_known or (is_direct and (project_id, event_id, False) in harvest.events)
-    harvest.events.add((project_id, event_id, not is_direct))
-    return not is_known
+    event, is_direct = event_of(arrival), arrival.accepted_at is None
+    came_through_door = harvest.events.get(event)
+    harvest.events[event] = came_through_door or not is_direct
+    return came_through_door is None or not (came_through_door or is_direct)
 
 
 def _fold_repetitions(harvest: Harvest) -> None:

@@ -8,7 +8,6 @@ keeps its order, or could, is never put off: its partition waits for it.
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 import msgspec
 
@@ -29,7 +28,7 @@ MOST_TRIES = 145  # the first two, and ten minutes each time until a day is over
 MOST_BYTES = 1_000_000  # what a topic takes as brokers are set up, with room for the frame around it
 
 
-class Source(NamedTuple):
+class Source(msgspec.Struct, frozen=True, gc=False):
     """A record as it first came in. `is_relayed`: the relay has published it, so a door has accepted it; `tries` is how
     often it was put off. `fault`: it stands on a retry topic, and nobody put it off.
     """

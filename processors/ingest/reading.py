@@ -8,7 +8,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+import msgspec
 
 from processors.ingest.postponing import Source
 from processors.ports.catalog import CatalogSnapshot
@@ -34,7 +36,7 @@ Answer = TypeVar("Answer")
 Found = NewRun | Refused | Miss
 
 
-class Read(NamedTuple):
+class Read(msgspec.Struct, frozen=True, gc=False):
     """What a record comes to. `envelope` is a refusal where it is no event, and None where nobody can tell now; with
     `away`, nothing may be decided. `accepted` is None for a record produced straight to Kafka. `unfit` says why the
     event is refused as a door would refuse it.
@@ -163,7 +165,9 @@ class Reader:
 
     def _unsigned(self, envelope: Envelope) -> Refused | None:
         """A webhook's runs are those that its door has promised, to whom signed for them."""
-        trigger = self.snapshot.triggers.get((envelope.project_id, envelope.trigger_id or ""))
+        if envelope.trigger_id is None:
+            return None
+        trigger = self.snapshot.triggers.get((envelope.project_id, envelope.trigger_id))
         if trigger is None or trigger.type != WEBHOOK:
             return None
         return Refused(

@@ -101,7 +101,7 @@ class PassingIngest(Ingest):
     """Puts off whatever cannot be read, as if it had been passed before."""
 
     def _decide(self, harvest: Harvest, reader: Reader, source: Source, read: Read) -> bool:
-        return super()._decide(harvest, reader, source._replace(tries=source.tries or 1), read)
+        return super()._decide(harvest, reader, structs.replace(source, tries=source.tries or 1), read)
 
 
 class HastySchedule(MemorySchedule):
