@@ -13,6 +13,7 @@ EVENTS, RUN_EVENTS = "a44.events.v1", "a44.run-events.v1"
 KEYS = 500
 PATIENCE_SECONDS = 120.0
 _POLL_EVERY, _FULL_SECONDS, _ASK_SECONDS, _MOST_RECORDS = 200, 0.05, 10.0, 1_000
+_LINGER_MS, _LOOK_MS, _SOON_MS = 5, 50, 10
 _DATA = {"text": "x" * 100}
 
 
@@ -38,7 +39,7 @@ def _record(event_type: str, number: int, name: str) -> tuple[str, str]:
 
 def send_all(bootstrap: str, topic: str, records: Iterator[tuple[str, str]]) -> None:
     """As fast as the client can; returns when the broker has all."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": _LINGER_MS})
     for number, (key, value) in enumerate(records):
         while True:
             try:
@@ -61,11 +62,17 @@ class Ends:
     """Records of a topic from the moment this was made on; each key counts once, however often it comes.
 
     The moment is told by the records' own time: an embedded broker names an end of a partition that lies before it.
+    `soon`: each record is to be seen as it comes. A client that looks so often takes a twentieth of the machine.
     """
 
-    def __init__(self, bootstrap: str, topic: str = RUN_EVENTS) -> None:
+    def __init__(self, bootstrap: str, topic: str = RUN_EVENTS, *, soon: bool = False) -> None:
         self._consumer = Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False, "fetch.wait.max.ms": 10}
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "bench",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": _SOON_MS if soon else _LOOK_MS,
+            }
         )
         places = [
             TopicPartition(topic, partition)

@@ -94,7 +94,11 @@ def _drive(bootstrap: str, runs: int) -> float:
 
 def _one_at_a_time(bootstrap: str, runs: int) -> list[float]:
     """Seconds from each record to its end, sorted."""
-    ends, producer, took = Ends(bootstrap, RUN_EVENTS), Producer({"bootstrap.servers": bootstrap, "linger.ms": 0}), []
+    ends, producer, took = (
+        Ends(bootstrap, RUN_EVENTS, soon=True),
+        Producer({"bootstrap.servers": bootstrap, "linger.ms": 0}),
+        [],
+    )
     for key, value in _records(runs):
         begun = time.perf_counter()
         producer.produce(EVENTS, key=key, value=value)

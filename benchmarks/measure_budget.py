@@ -67,7 +67,7 @@ async def _through_kafka(
     stack: LocalStack, runs: int, name: str
 ) -> tuple[dict[str, tuple[float, float]], dict[bytes, Seen], dict[str, float]]:
     """When each event was sent and answered, its record as another consumer saw it, and when the run's end was seen."""
-    records = await asyncio.to_thread(Ends, stack.kafka_bootstrap, EVENTS)
+    records = await asyncio.to_thread(Ends, stack.kafka_bootstrap, EVENTS, soon=True)
     watching = asyncio.create_task(asyncio.to_thread(records.wait_for, runs, 1))
     sent, ended = await asyncio.to_thread(_send_one_by_one, stack, runs, name)
     published = await watching
@@ -78,7 +78,7 @@ async def _through_kafka(
 def _send_one_by_one(
     stack: LocalStack, runs: int, name: str
 ) -> tuple[dict[str, tuple[float, float]], dict[str, float]]:
-    door, ends = http.client.HTTPConnection(urlsplit(stack.url).netloc), Ends(stack.kafka_bootstrap)
+    door, ends = http.client.HTTPConnection(urlsplit(stack.url).netloc), Ends(stack.kafka_bootstrap, soon=True)
     sent, ended = {}, {}
     for number in range(runs):
         key = f"{name}-{number}"
