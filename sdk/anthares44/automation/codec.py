@@ -25,6 +25,7 @@ RESULT_BYTES = 16 * 1024 * 1024
 LARGEST_INT_BITS = 3320  # about 1,000 decimal digits; readers elsewhere give up not far above
 DEEPEST = 200
 
+_REMEMBERED = 4096
 _SMALL_INT = 2**63
 _HIDDEN = encode_basestring(REDACTED)
 
@@ -41,11 +42,12 @@ class _NotJsonError(Exception):
 class Codec:
     """Encodes for one project: its redaction and the largest result in bytes."""
 
-    __slots__ = ("_hides", "_limit")
+    __slots__ = ("_fields", "_hides", "_limit")
 
     def __init__(self, redaction: Redaction | None = None, limit: int = RESULT_BYTES) -> None:
         self._hides = (redaction or Redaction()).hides
         self._limit = limit
+        self._fields: dict[str, tuple[str, bool]] = {}
 
     def encode(self, value: object, name: str = "result") -> str:
         """The recorded text of a value. Raises ResultError, which names the part at fault."""
@@ -76,15 +78,24 @@ class Codec:
         members: list[str] = []
         for key, part in value.items():
             try:
-                if not isinstance(key, str):
-                    raise _NotJsonError(f"the key {key!r} is {_kind(key)}; keys must be text")  # noqa: TRY301 - the handler below adds the way to it
-                members.append(f"{_text(key)}:{self._written(part, depth, hide=self._hides(key))}")
+                known = self._fields.get(key) if type(key) is str else None
+                name, hide = known or self._field(key)
+                members.append(name + self._written(part, depth, hide=hide))
             except _NotJsonError as error:
                 error.path.append(f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]")
                 raise
         if len(members) == 1 and members[0].startswith('"$'):
             return f'{{"${members[0][1:]}}}'
         return f"{{{','.join(members)}}}"
+
+    def _field(self, key: Any) -> tuple[str, bool]:
+        """Its name as it is written, and whether what it holds is hidden."""
+        if not isinstance(key, str):
+            raise _NotJsonError(f"the key {key!r} is {_kind(key)}; keys must be text")
+        field = (f"{_text(key)}:", self._hides(key))
+        if len(self._fields) < _REMEMBERED:  # names that are data (ids as keys) must not pile up
+            self._fields[_exact_text(key)] = field
+        return field
 
     def _array(self, value: list[Any], depth: int, *, hide: bool) -> str:
         _check_depth(depth)
@@ -150,8 +161,8 @@ def _decimal(value: Decimal) -> str:
 
 
 _SCALARS: dict[type, Callable[[Any], str]] = {
-    type(None): lambda _: "null",
-    bool: lambda value: "true" if value else "false",
+    type(None): {None: "null"}.__getitem__,
+    bool: {True: "true", False: "false"}.__getitem__,
     int: _integer,
     float: _real,
 }

@@ -8,7 +8,7 @@ import asyncio
 from asyncio.events import _get_running_loop
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar, cast, overload
+from typing import Any, Generic, TypeVar, overload
 
 from anthares44.automation.context import ATTEMPT
 from anthares44.automation.durations import Duration
@@ -23,7 +23,7 @@ T = TypeVar("T")
 def _current_run(call: str) -> Run:
     loop = _get_running_loop()
     if isinstance(loop, RunLoop):
-        return cast("Run", loop.owner)
+        return loop.owner  # type: ignore[return-value]  # the host's
     attempt = ATTEMPT.get()
     if attempt is not None:
         raise MisuseError(

@@ -139,17 +139,16 @@ class FrameDecoder:
         return consumed
 
     def _read(self, payload: bytes, into: list[Message]) -> None:
-        bound = False
-        for message in _array(payload):
-            kind = _type_of(message)
-            bound = bound or kind not in CONTROL
-            if kind == "CHUNK":
-                whole = self._join(message)
+        messages = _array(payload)
+        kinds = _kinds_of(messages)
+        if "CHUNK" in kinds:
+            for message in messages:
+                whole = self._join(message) if message["t"] == "CHUNK" else message
                 if whole is not None:
                     into.append(whole)
-            else:
-                into.append(message)
-        if bound:
+        else:
+            into += messages
+        if not kinds <= CONTROL:
             self._consumed += len(payload)
 
     def _join(self, chunk: Message) -> Message | None:
@@ -160,7 +159,7 @@ class FrameDecoder:
         if payload is None:
             return None
         whole = _array(payload)
-        if len(whole) != 1 or _type_of(whole[0]) == "CHUNK":
+        if len(whole) != 1 or "CHUNK" in _kinds_of(whole):
             raise WireError("chunks must join to exactly one message")
         return whole[0]
 
@@ -175,11 +174,14 @@ def _array(payload: bytes) -> list[Message]:
     return messages
 
 
-def _type_of(message: Any) -> str:
-    kind = message.get("t") if isinstance(message, dict) else None
-    if not isinstance(kind, str):
+def _kinds_of(messages: list[Any]) -> set[str]:
+    try:
+        kinds = {message["t"] for message in messages}
+    except (KeyError, TypeError):
+        kinds = {None}
+    if not all(isinstance(kind, str) for kind in kinds):
         raise WireError('a message must be an object with a text field "t"')
-    return kind
+    return kinds
 
 
 class Outbox:

@@ -53,12 +53,12 @@ class Attempt:
     def next_draw(self) -> int:
         return next(self._draws)
 
-    def work(self) -> float:
-        """Seconds of work in the thread or on the loop; asked for in the middle of a round, up to now."""
-        return self.cpu if self.round_began is None else self.cpu + time.monotonic() - self.round_began
-
-    def cost(self) -> float:
-        return 0.0 if self.begun is None else time.monotonic() - self.begun
+    def spent(self) -> tuple[float, float]:
+        """Seconds since it began, and those of work in the thread or on the loop; in the middle of a round, so far."""
+        if self.begun is None:
+            return 0.0, 0.0
+        now = time.monotonic()
+        return now - self.begun, self.cpu if self.round_began is None else self.cpu + now - self.round_began
 
     def beat(self, now: float) -> list[Any]:
         age = 0.0 if self.begun is None else now - self.begun
@@ -194,7 +194,7 @@ class StepRunner:
         if attempt.reported or attempt.stop is DROPPED:  # whoever dropped it knows its timeout too
             return
         # The timeout runs from the actual start: a function that queued for a thread gets all of its time.
-        left = attempt.timeout - attempt.cost()
+        left = attempt.timeout - attempt.spent()[0]
         if left > _TIMER_SLACK:
             attempt.timer = self._loop.call_later(left, self._overdue, attempt)
         else:
@@ -271,7 +271,9 @@ def _code_of(fn: Any) -> CodeType | None:
 
 
 class _Metered(Coroutine[Any, Any, None]):
-    """A coroutine that measures its time on the loop, and has its timeout armed when it first waits."""
+    """A coroutine that measures its rounds on the loop, and has its timeout armed when it first waits. What ends in a
+    round has told itself what it cost.
+    """
 
     __slots__ = ("_attempt", "_inner", "_runner")
 
@@ -287,16 +289,18 @@ class _Metered(Coroutine[Any, Any, None]):
 
     def send(self, value: Any) -> Any:
         attempt = self._attempt
-        attempt.round_began = time.monotonic()
+        attempt.round_began = began = time.monotonic()
         if attempt.begun is None:
-            attempt.begun = attempt.round_began
-        try:
-            waits_for = self._inner.send(value)
-        finally:
-            attempt.cpu, attempt.round_began = attempt.work(), None
+            attempt.begun = began
+        waits_for = self._inner.send(value)
+        self._wait(began)
+        return waits_for
+
+    def _wait(self, began: float) -> None:
+        attempt = self._attempt
+        attempt.cpu, attempt.round_began = attempt.cpu + time.monotonic() - began, None
         if attempt.timer is None and not attempt.reported:
             self._runner.arm(attempt)
-        return waits_for
 
     def throw(
         self,
@@ -305,14 +309,14 @@ class _Metered(Coroutine[Any, Any, None]):
         tb: TracebackType | None = None,
     ) -> Any:
         attempt = self._attempt
-        attempt.round_began = time.monotonic()
+        attempt.round_began = began = time.monotonic()
         try:
-            return self._inner.throw(typ) if val is None and tb is None else self._inner.throw(typ, val, tb)
+            waits_for = self._inner.throw(typ) if val is None and tb is None else self._inner.throw(typ, val, tb)
         except asyncio.CancelledError:  # its own code lets none out: it was cancelled before it ran
             self._runner.never_ran(attempt)
             raise
-        finally:
-            attempt.cpu, attempt.round_began = attempt.work(), None
+        self._wait(began)
+        return waits_for
 
     def close(self) -> None:
         self._inner.close()

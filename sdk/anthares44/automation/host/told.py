@@ -34,9 +34,10 @@ def failed(attempt: Attempt, error: dict[str, Any], *, lingers: bool) -> str:
 
 
 def _outcome(attempt: Attempt) -> str:
+    cost, cpu = attempt.spent()
     return (
         f'{attempt.run.wire_name},"item":{quote(attempt.item.id)},"attempt":{attempt.number},'
-        f'"token":{quote(attempt.token)},"cost":{attempt.cost():.6f},"cpu":{attempt.work():.6f}'
+        f'"token":{quote(attempt.token)},"cost":{cost:.6f},"cpu":{cpu:.6f}'
     )
 
 
