@@ -268,10 +268,8 @@ def decode(text: str) -> Any:
 
 def decode_input(text: str) -> Any:
     """The input of a run: JSON from outside, in which nothing is a tag."""
-    if text[:1] in _SPACE:
+    try:
+        value, end = _first(text)
+    except ValueError:  # there is space before it, or no JSON
         return _whole(text)
-    value, end = _first(text)
     return value if end == len(text) else _whole(text)
-
-
-_SPACE = " \t\r\n"

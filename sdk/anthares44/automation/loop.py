@@ -7,6 +7,7 @@ and on replay the same deliveries give the same order. Input and output raise E_
 
 import asyncio
 import contextlib
+import itertools
 from asyncio.events import _set_running_loop  # public for makers of event loops
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context
@@ -26,8 +27,8 @@ class RunFuture(asyncio.Future[Any]):
 
     __slots__ = ("place",)
 
-    def __init__(self, number: int, loop: "RunLoop") -> None:
-        self.place = loop.first_place + number
+    def __init__(self, loop: "RunLoop") -> None:
+        self.place = next(loop.places)
         super().__init__(loop=loop)
 
     def __hash__(self) -> int:
@@ -39,8 +40,8 @@ class ItemFuture(RunFuture):
 
     __slots__ = ("item",)
 
-    def __init__(self, number: int, loop: "RunLoop", item: str) -> None:
-        self.place = loop.first_place + number
+    def __init__(self, loop: "RunLoop", item: str) -> None:
+        self.place = next(loop.places)
         self.item = item
         asyncio.Future.__init__(self, loop=loop)
 
@@ -68,9 +69,8 @@ class RunTask(asyncio.Task[Any]):
         context: Context | None,
     ) -> None:
         # asyncio hashes the task while it is being made, so the place comes first.
-        number = loop.next_number()
-        self.place = loop.first_place + number
-        super().__init__(coro, loop=loop, name=name or f"task-{number}", context=context)
+        self.place = next(loop.places)
+        super().__init__(coro, loop=loop, name=name or f"task-{self.place - loop.first_place}", context=context)
 
     def __hash__(self) -> int:
         return self.place
@@ -94,15 +94,11 @@ class RunLoop(ClosedLoop):
         self.owner = owner
         self._outer = outer
         self.first_place = crc32(seed.encode())
+        self.places = itertools.count(self.first_place + 1)
         self.tasks: list[RunTask] = []
         self._prune_at = _KEEP_TASKS
         self._ready: list[asyncio.Handle] = []
-        self._numbers = 0
-        self._closed = False
-
-    def next_number(self) -> int:
-        self._numbers += 1
-        return self._numbers
+        self.closed = False
 
     # -- running ------------------------------------------------------------------------------------
 
@@ -140,7 +136,7 @@ class RunLoop(ClosedLoop):
 
     def forget(self) -> None:
         """Drop what the body still holds; its `finally` blocks run, with every call of the SDK refused."""
-        self._closed = True
+        self.closed = True
         self._ready.clear()
         if not all(map(RunTask.done, self.tasks)):
             self._unwind()
@@ -205,7 +201,7 @@ class RunLoop(ClosedLoop):
         return self.owner.elapsed()
 
     def create_future(self) -> RunFuture:
-        return RunFuture(self.next_number(), self)
+        return RunFuture(self)
 
     def create_task(
         self,
@@ -227,13 +223,13 @@ class RunLoop(ClosedLoop):
         return False
 
     def is_running(self) -> bool:
-        return not self._closed
+        return not self.closed
 
     def is_closed(self) -> bool:
-        return self._closed
+        return self.closed
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        if self._closed:
+        if self.closed:
             return
         error = context.get("exception")
         self.owner.warn(f"{context.get('message')}: {error!r}" if error else str(context.get("message")))
@@ -242,7 +238,7 @@ class RunLoop(ClosedLoop):
         self.call_exception_handler(context)
 
     def close_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
-        if not self._closed:
+        if not self.closed:
             self.create_task(generator.aclose())
 
 

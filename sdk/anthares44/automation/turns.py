@@ -188,7 +188,7 @@ class Run:
 
     def _request(self, item: Item) -> ItemFuture:
         self._add(item)
-        item.future = ItemFuture(self.loop.next_number(), self.loop, item.id)
+        item.future = ItemFuture(self.loop, item.id)
         return item.future
 
     def _add(self, item: Item) -> None:
@@ -220,7 +220,7 @@ class Run:
     def _check_open(self) -> None:
         if self.closing:
             raise asyncio.CancelledError("the run is being closed")
-        if self.blocked or self.loop.is_closed():
+        if self.blocked or self.loop.closed:
             raise BlockedRun("the run has been put away; nothing more can be asked for")
 
     # -- what stops a body --------------------------------------------------------------------------

@@ -12,13 +12,11 @@ from anthares44.automation.wire import Message, dumps, quote
 
 
 def turn(run: Run, turn: Turn, requests: Iterable[str]) -> str:
-    asked = ",".join(requests)
-    return f'{{"t":"TURN",{run.wire_name},"after":{turn.after},"requests":[{asked}],"ended":{_ended(turn.ended)}}}'
+    asked, ended = ",".join(requests), "null" if turn.ended is None else _ended(turn.ended)
+    return f'{{"t":"TURN",{run.wire_name},"after":{turn.after},"requests":[{asked}],"ended":{ended}}}'
 
 
-def _ended(ended: dict[str, Any] | None) -> str:
-    if ended is None:
-        return "null"
+def _ended(ended: dict[str, Any]) -> str:
     if ended["status"] == "succeeded":
         return f'{{"status":"succeeded","value":{quote(ended["value"])}}}'
     return dumps(ended)
