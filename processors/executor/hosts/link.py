@@ -16,6 +16,7 @@ from processors.executor.hosts.messages import KINDS, Chunk, Credit, Incoming, r
 
 RETURN_CREDIT_AT = 256 * 1024
 _CONTROL_KINDS = frozenset(kind for name, kind in KINDS.items() if name in CONTROL)
+_OWN_KINDS = frozenset({Credit, Chunk})
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -88,22 +89,23 @@ class Link(asyncio.Protocol):
     def _take(self, payload: bytes) -> bool:
         """Hand on the messages of a frame. Whether it was sent on credit."""
         messages, fault = read_frame(payload)
-        is_bound = False
         for message in messages:
             if self.over:
                 break
-            kind = type(message)
-            is_bound = is_bound or kind not in _CONTROL_KINDS
-            if isinstance(message, Credit):
-                self._outbox.grant(message.bytes)
-                self._flush()
-            elif isinstance(message, Chunk):
-                self._join(message)
+            if type(message) in _OWN_KINDS:
+                self._take_own(message)
             else:
                 self._receive(message)
         if fault is not None and not self.over:
             raise fault
-        return is_bound
+        return not _CONTROL_KINDS.issuperset(map(type, messages))
+
+    def _take_own(self, message: Incoming) -> None:
+        if isinstance(message, Credit):
+            self._outbox.grant(message.bytes)
+            self._flush()
+        elif isinstance(message, Chunk):
+            self._join(message)
 
     def _join(self, chunk: Chunk) -> None:
         whole = self._chunks.join(chunk.id, chunk.n, chunk.data, last=chunk.last)
