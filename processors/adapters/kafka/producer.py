@@ -158,7 +158,8 @@ class KafkaProducer:
         written = 0
         for at, record in enumerate(batch):
             try:
-                await self._write(life, record, partial(reports.add, at))
+                while not self._is_written(life, record, partial(reports.add, at)):  # noqa: ASYNC110  nobody tells of room
+                    await asyncio.sleep(_FULL_SECONDS)
             except KafkaException as exc:  # nothing behind it is written, or it would overtake
                 reports.answers[at:] = [exc.args[0]] + [_TAKEN_BACK] * (len(batch) - at - 1)
                 life.worn_out = True
@@ -188,16 +189,15 @@ class KafkaProducer:
         while self._farewells:
             await asyncio.wait(self._farewells)
 
-    async def _write(self, life: _Life, record: Outgoing, report: Report) -> None:
-        while True:
-            if life.worn_out:  # something before it failed while it waited for room
-                raise KafkaException(_TAKEN_BACK)
-            try:
-                life.write(record, report)
-            except BufferError:  # librdkafka tells nobody when there is room again
-                await asyncio.sleep(_FULL_SECONDS)
-            else:
-                return
+    def _is_written(self, life: _Life, record: Outgoing, report: Report) -> bool:
+        """Whether there was room for it."""
+        if life.worn_out:  # something before it failed, perhaps while it waited for room
+            raise KafkaException(_TAKEN_BACK)
+        try:
+            life.write(record, report)
+        except BufferError:
+            return False
+        return True
 
     def _current(self) -> _Life:
         if self._life.worn_out:
