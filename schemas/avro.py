@@ -14,8 +14,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from operator import attrgetter, call
 from typing import Any, Final
 
+import msgspec
 from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
@@ -37,13 +39,22 @@ class RecordCodec:
         parsed = [parse_schema(dict(schema)) for schema in versions]
         self._newest = parsed[-1]
         self._header = MAGIC + _fingerprint(versions[-1])
-        self._fields = [(one["name"], one.get("default"), _WRITERS[str(one["type"])]) for one in versions[-1]["fields"]]
+        fields = versions[-1]["fields"]
+        self._defaults = [(one["name"], one.get("default")) for one in fields]
+        self._values_of = attrgetter(*(one["name"] for one in fields))
+        self._writes = [_WRITERS[str(one["type"])] for one in fields]
         self._writers = {_fingerprint(raw): schema for raw, schema in zip(versions, parsed, strict=True)}
 
     def encode(self, record: Mapping[str, Any]) -> bytes:
         """Write one record. Raises ValueError or TypeError where a field does not fit the schema."""
-        get = record.get
-        return self._header + b"".join([write(get(name, default)) for name, default, write in self._fields])
+        return self._written([record.get(name, default) for name, default in self._defaults])
+
+    def encode_struct(self, record: msgspec.Struct) -> bytes:
+        """The same of a struct that has all the fields, two at least."""
+        return self._written(self._values_of(record))
+
+    def _written(self, values: Sequence[Any]) -> bytes:
+        return self._header + b"".join(map(call, self._writes, values))
 
     def decode(self, data: bytes) -> dict[str, Any]:
         """Read one record of any known version. Raises UndecodableError."""
@@ -78,31 +89,34 @@ def _number(value: int, bits: int = 64) -> bytes:
 
 def _text(value: str) -> bytes:
     data = str.encode(value)
-    try:
-        return _LENGTHS[len(data)] + data
-    except IndexError:
-        return _number(len(data)) + data
+    length = len(data)
+    return (_SMALL[length] if length < _FIRST_LARGE else _number(length)) + data
 
 
 def _text_or_null(value: str | None) -> bytes:
     return b"\0" if value is None else b"\2" + _text(value)
 
 
+def _long(value: int) -> bytes:
+    return _SMALL[value] if 0 <= value < _FIRST_LARGE else _number(value)
+
+
 def _int(value: int) -> bytes:
-    return _number(value, 32)
+    return _SMALL[value] if 0 <= value < _FIRST_LARGE else _number(value, 32)
 
 
 def _list_of(write: Callable[[Any], bytes]) -> Callable[[Sequence[Any]], bytes]:
     """One block with all items, where there are any, and the end."""
-    return lambda values: b"".join([_number(len(values)), *map(write, values), b"\0"]) if values else b"\0"
+    return lambda values: b"".join([_long(len(values)), *map(write, values), b"\0"]) if values else b"\0"
 
 
-_LENGTHS = [_number(length) for length in range(1024)]
+_FIRST_LARGE: Final = 1024
+_SMALL: Final = [_number(value) for value in range(_FIRST_LARGE)]  # as lengths and counts mostly are
 _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
     "string": _text,
     str(["null", "string"]): _text_or_null,
     "int": _int,
-    "long": _number,
+    "long": _long,
     str({"type": "array", "items": "string"}): _list_of(_text),
     str({"type": "array", "items": "int"}): _list_of(_int),
 }

@@ -96,7 +96,7 @@ _texts_of = attrgetter(*_TEXTS)
 
 def encode_envelope(envelope: Envelope) -> bytes:
     """Write an envelope as Avro. Its fields are taken as they are: `checked` is for the doors."""
-    return _codec.encode(_asdict(envelope))
+    return _codec.encode_struct(envelope)
 
 
 def checked(envelope: Envelope) -> Envelope:

@@ -3,8 +3,6 @@
 `id` is computed from run and sequence, so an event that is published again carries the same id.
 """
 
-from collections.abc import Sequence
-
 import msgspec
 
 from schemas.avro import UndecodableError, codec
@@ -33,7 +31,6 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 _codec = codec("run_event")
-_asdict = msgspec.structs.asdict
 
 
 def run_event_id(run_id: str, sequence: int) -> str:
@@ -42,11 +39,7 @@ def run_event_id(run_id: str, sequence: int) -> str:
 
 
 def encode_run_event(event: RunEvent) -> bytes:
-    return _codec.encode(_asdict(event))
-
-
-def encode_run_events(events: Sequence[RunEvent]) -> list[bytes]:
-    return [_codec.encode(_asdict(event)) for event in events]
+    return _codec.encode_struct(event)
 
 
 def decode_run_event(data: bytes) -> RunEvent:

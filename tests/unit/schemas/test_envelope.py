@@ -18,7 +18,7 @@ from schemas.envelope import (
     encode_envelope,
 )
 from schemas.errors import Refused
-from schemas.run_events import RunEvent, decode_run_event, encode_run_event, encode_run_events
+from schemas.run_events import RunEvent, decode_run_event, encode_run_event
 
 GUIDE = b"""{
   "id": "evt_01J9XQ7M4K",
@@ -200,7 +200,6 @@ def test_run_events_carry_a_computed_id():
     )
     assert event.id == "rev_01ARZ3NDEKTSV4RRFFQ69G5FAV_4"
     assert decode_run_event(encode_run_event(event)) == event
-    assert encode_run_events([event]) == [encode_run_event(event)]
     with pytest.raises(Refused, match="no run event"):
         decode_run_event(encode_envelope(FULL))
 
