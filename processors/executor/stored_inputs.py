@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from typing import ParamSpec
 
 import msgspec
 
@@ -20,6 +21,7 @@ from schemas.errors import Refused
 from schemas.records import ErrorInfo
 from schemas.stored_bodies import parsed
 
+Said = ParamSpec("Said")
 _MISSING = "E_STORED_BODY_MISSING"
 
 
@@ -28,6 +30,9 @@ class _Waiting:
     run: BodyStart
     task: "asyncio.Task[None]"
     said: list[Callable[[], None]] = field(default_factory=list)
+
+    def keep(self, say: Callable[Said, None], *args: Said.args, **named: Said.kwargs) -> None:
+        self.said.append(partial(say, *args, **named))
 
 
 class StoredInputs:
@@ -59,13 +64,13 @@ class StoredInputs:
         at: datetime,
         go_until: float | None,
     ) -> None:
-        self._say(run_id, partial(self._bodies.deliver, run_id, fence, seq, item, outcome, value, error, at, go_until))
+        self._way(run_id, self._bodies.deliver)(run_id, fence, seq, item, outcome, value, error, at, go_until)
 
     def run_step(self, run_id: str, fence: int, item: str, attempt: int, token: str, key: str, timeout: float) -> None:
-        self._say(run_id, partial(self._bodies.run_step, run_id, fence, item, attempt, token, key, timeout))
+        self._way(run_id, self._bodies.run_step)(run_id, fence, item, attempt, token, key, timeout)
 
     def cancel_step(self, run_id: str, fence: int, item: str) -> None:
-        self._say(run_id, partial(self._bodies.cancel_step, run_id, fence, item))
+        self._way(run_id, self._bodies.cancel_step)(run_id, fence, item)
 
     def close_run(self, run_id: str, fence: int, cause: str) -> None:
         """One whose body has not begun ends as it is."""
@@ -89,12 +94,10 @@ class StoredInputs:
             self._forget(run_id)
         await self._bodies.aclose()
 
-    def _say(self, run_id: str, call: Callable[[], None]) -> None:
+    def _way(self, run_id: str, say: Callable[Said, None]) -> Callable[Said, None]:
+        """How to say something to a body: at once, or once it has begun."""
         waiting = self._waiting.get(run_id)
-        if waiting is None:
-            call()
-        else:
-            waiting.said.append(call)
+        return say if waiting is None else partial(waiting.keep, say)
 
     def _forget(self, run_id: str) -> None:
         waiting = self._waiting.pop(run_id, None)
