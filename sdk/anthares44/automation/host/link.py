@@ -20,7 +20,7 @@ from anthares44.automation.wire import CREDIT_BYTES, FrameDecoder, Message, Outb
 EXIT_DRAINED, EXIT_BROKEN = 0, 70
 _REASON_BYTES = 2048
 
-_READ_BYTES = 256 * 1024
+_READ_BYTES = 32 * 1024  # what was read is answered in one frame: in smaller pieces the executor works beside the host
 _LAST_WORDS_SECONDS = 2.0
 _CONGESTED_BYTES = 1024 * 1024
 
