@@ -3,12 +3,14 @@
 
 -- name: grant_overdue
 -- Ready runs of locked queues whose time is over need no slot: they are granted beyond the limit, and end when claimed.
+-- With `offset 0` the queues are asked of each that is overdue: joined, they might be found among all that are ready.
 with chosen as (
     select r.run_id, r.project_id, r.queue_id
       from automation.live_runs r
      where r.state = 'pending' and r.ready and r.deadline_at <= statement_timestamp()
        and exists (select from unnest(%(projects)s::text[], %(queues)s::text[]) as u (project_id, queue_id)
-                    where u.project_id = r.project_id and u.queue_id = r.queue_id)
+                    where u.project_id = r.project_id and u.queue_id = r.queue_id
+                   offset 0)
      order by r.deadline_at
      limit %(most)s
        for no key update of r skip locked

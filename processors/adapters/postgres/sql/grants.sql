@@ -82,9 +82,13 @@ with item as materialized (
            p.vt - count(*) over w + row_number() over (w order by i.place) as seat_vt,
            p.head_seq
       from item i
-      left join place p
-        on i.ordered and p.project_id = i.project_id and p.queue_id = i.queue_id and p.lane = i.lane
-    window w as (partition by i.project_id, i.queue_id, i.lane, i.ordered)
+      join place p on p.project_id = i.project_id and p.queue_id = i.queue_id and p.lane = i.lane
+     where i.ordered
+    window w as (partition by i.project_id, i.queue_id, i.lane)
+    union all
+    select i.*, null, null, null
+      from item i
+     where not i.ordered
 )
 insert into automation.live_runs (
     run_id, project_id, workflow_id, definition_id, version, state, ready, vt, queue_id, lane, lane_seq, event_id,
