@@ -30,6 +30,17 @@ driver_logs.limit("a44.kafka.admin")
 
 _SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.05
+# What passes by itself, such as while a topic is being made again. librdkafka tells that of transactions only.
+_PASSING: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT, KafkaError.BROKER_NOT_AVAILABLE, KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR, KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.NOT_CONTROLLER, KafkaError.KAFKA_STORAGE_ERROR, KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.THROTTLING_QUOTA_EXCEEDED,
+    }
+)  # fmt: skip
 
 
 class KafkaAdmin:
@@ -61,7 +72,7 @@ class KafkaAdmin:
             if error is None:
                 made.append(name)
             elif error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise _translated(error, f"make the topic {name}")
+                raise translated(error, f"make the topic {name}")
         await self._wait_until_told(made)
         return made
 
@@ -70,7 +81,7 @@ class KafkaAdmin:
         try:
             told = await asyncio.to_thread(self._client.list_topics, timeout=_SECONDS)
         except KafkaException as exc:
-            raise _translated(exc.args[0], "list topics") from exc
+            raise translated(exc.args[0], "list topics") from exc
         counts = {name: len(topic.partitions) for name, topic in told.topics.items() if name.startswith(prefix)}
         settings = await self._settings(list(counts))
         return {name: Real(count, settings.get(name, {})) for name, count in counts.items()}
@@ -85,7 +96,7 @@ class KafkaAdmin:
         for resource, answer in asked.items():
             error = await _error_of(answer)
             if error is not None:
-                raise _translated(error, f"tell the settings of {resource.name}")
+                raise translated(error, f"tell the settings of {resource.name}")
             found[resource.name] = {name: str(entry.value) for name, entry in answer.result().items()}
         return found
 
@@ -98,14 +109,14 @@ class KafkaAdmin:
         for answer in self._client.incremental_alter_configs([wanted], request_timeout=_SECONDS).values():
             error = await _error_of(answer)
             if error is not None:
-                raise _translated(error, f"change the settings of {name}")
+                raise translated(error, f"change the settings of {name}")
 
     async def add_partitions(self, name: str, count: int) -> None:
         """Let a topic have so many. Raises Unavailable, Refused."""
         asked = self._client.create_partitions([NewPartitions(name, count)], request_timeout=_SECONDS)
         error = await _error_of(asked[name])
         if error is not None:
-            raise _translated(error, f"let {name} have {count} partitions")
+            raise translated(error, f"let {name} have {count} partitions")
         await self._wait_for_partitions(name, count)
 
     async def _wait_for_partitions(self, name: str, count: int) -> None:
@@ -132,12 +143,12 @@ class KafkaAdmin:
         try:
             answers = self._client.list_offsets(asked, request_timeout=_SECONDS)
         except KafkaException as exc:
-            raise _translated(exc.args[0], f"tell the ends of {topic}") from exc
+            raise translated(exc.args[0], f"tell the ends of {topic}") from exc
         found = {}
         for place, answer in answers.items():
             error = await _error_of(answer)
             if error is not None:
-                raise _translated(error, f"tell the ends of {topic}")
+                raise translated(error, f"tell the ends of {topic}")
             found[place.partition] = int(answer.result().offset)
         return found
 
@@ -165,14 +176,14 @@ class KafkaAdmin:
         try:
             asked = self._client.describe_topics(TopicCollection(list(topics)), request_timeout=_SECONDS)
         except KafkaException as exc:
-            raise _translated(exc.args[0], "describe topics") from exc
+            raise translated(exc.args[0], "describe topics") from exc
         found = {}
         for name, answer in asked.items():
             error = await _error_of(answer)
             if error is None:
                 found[name] = answer.result()
             elif error.code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE):
-                raise _translated(error, f"describe the topic {name}")
+                raise translated(error, f"describe the topic {name}")
         return found
 
 
@@ -185,9 +196,9 @@ async def _error_of(answer: "Future[Any]") -> KafkaError | None:
     return None
 
 
-def _translated(error: KafkaError, what: str) -> Exception:
+def translated(error: KafkaError, what: str) -> Exception:
     if error.name() == "_UNSUPPORTED_FEATURE":
         return Refused("E_CONFIG", f"this broker cannot {what}, as the embedded one cannot; Apache Kafka can")
-    if error.retriable() or error.code() < 0:  # below zero: librdkafka's own, the broker said nothing
+    if error.code() in _PASSING or error.code() < 0:  # below zero: librdkafka's own, the broker said nothing
         return Unavailable("E_UNAVAILABLE", f"Kafka does not answer ({what}): {error.str()}")
     return Refused("E_CONFIG", f"Kafka refuses to {what}: {error.str()}")
