@@ -11,8 +11,10 @@ from schemas.errors import Refused, Unavailable
     "code",
     [
         KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_CONTROLLER,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError._TRANSPORT,
     ],
 )
