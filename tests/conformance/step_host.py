@@ -1,6 +1,7 @@
 """A real step host in a process of its own, spoken to over its socket as an executor does."""
 
 import contextlib
+import itertools
 import os
 import socket
 import subprocess
@@ -86,6 +87,16 @@ class StepHost:
 
     def receive_type(self, kind: str) -> Message:
         return self.receive(lambda message: message["t"] == kind)
+
+    def until_begun(self, run: str, item: str) -> None:
+        """Its function is being called: what is only queued for a thread could still be cancelled."""
+        deadline = time.monotonic() + PATIENCE
+        for number in itertools.count(1):
+            assert time.monotonic() < deadline, f"{run} {item} is not being called; seen {self.idle}"
+            self.send({"t": "PING", "n": number})
+            beat = self.receive(lambda message, n=number: message["t"] == "BEAT" and message.get("n") == n)
+            if any(token[:2] == [run, item] and token[2] > 0 for token in beat["tokens"]):
+                return
 
     def output(self) -> str:
         """What the process wrote; only once it has ended."""

@@ -1,8 +1,9 @@
 """Golden transcripts: what an executor says and what a host of any language must answer.
 
 A line of a transcript is `{"in": [...]}`, one frame to the host; `{"out": [...]}`, its next messages in this
-order (heartbeats and log lines are not counted); or `{"exit": code}`. In what is sent, "<soon>" stands for a
-moment in the future and "<bundle>" for the folder of the bundle. In what is expected, "<any>" is any value.
+order (heartbeats and log lines are not counted); `{"begun": [run, item]}`, a wait until the function of this attempt
+is being called; or `{"exit": code}`. In what is sent, "<soon>" stands for a moment in the future and "<bundle>" for the
+folder of the bundle. In what is expected, "<any>" is any value.
 """
 
 import json
@@ -44,6 +45,8 @@ def test_a_host_answers_as_written(path: Path):
             where = f"{path.name}:{number}"
             if "in" in line:
                 host.send(*filled(line["in"]))
+            elif "begun" in line:
+                host.until_begun(*line["begun"])
             elif "exit" in line:
                 assert host.process.wait(PATIENCE) == line["exit"], where
             else:
