@@ -103,7 +103,7 @@ def rounded(value: float) -> float:
 
 def tell(figures: Figures) -> None:
     """For one benchmark run by itself: a line a figure, and all of them as one JSON object."""
-    exact = {name: rounded(value) if isinstance(value, float) else value for name, value in figures.items()}
+    exact = put_together([figures])
     for name, value in exact.items():
         print(f"{name:<32} {value}")
     print(json.dumps(exact))

@@ -38,7 +38,6 @@ class Told:
     took: Sequence[float]
     statuses: Counter[int]
     cpu_seconds: float
-    last_body: bytes
 
     @property
     def per_second(self) -> float:
@@ -67,7 +66,6 @@ class _Driver:
         self._late: list[tuple[bytes, float]] = []
         self._idle: list[_Connection] = []
         self._all = asyncio.Event()
-        self._last = b""
 
     async def run(self) -> Told:
         loop, load = asyncio.get_running_loop(), self._load
@@ -85,7 +83,7 @@ class _Driver:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await self._all.wait()
         seconds = time.perf_counter() - begun
-        return Told(seconds, sorted(self._took), self._statuses, time.process_time() - used, self._last)
+        return Told(seconds, sorted(self._took), self._statuses, time.process_time() - used)
 
     async def _pace(self, begun: float, per_second: float) -> None:
         for number, request in enumerate(self._load.requests):
@@ -103,10 +101,9 @@ class _Driver:
         if request is not None:
             connection.send(request, time.perf_counter())
 
-    def _answered(self, connection: "_Connection", status: int, took: float, body: bytes) -> None:
+    def _answered(self, connection: "_Connection", status: int, took: float) -> None:
         self._took.append(took)
         self._statuses[status] += 1
-        self._last = body
         if len(self._took) == len(self._load.requests):
             self._all.set()
         elif self._load.per_second is None:
@@ -120,7 +117,7 @@ class _Driver:
 class _Connection(asyncio.Protocol):
     """One request at a time; an answer has a content length."""
 
-    def __init__(self, answered: Callable[["_Connection", int, float, bytes], None]) -> None:
+    def __init__(self, answered: Callable[["_Connection", int, float], None]) -> None:
         self._answered = answered
         self._got = b""
         self._since = 0.0
@@ -140,7 +137,6 @@ class _Connection(asyncio.Protocol):
         head = self._got[:head_end].lower()
         at = head.index(_LENGTH) + len(_LENGTH)
         length = int(head[at:].split(b"\r\n", 1)[0])
-        body = self._got[head_end + len(_HEAD_END) :]
-        if len(body) >= length:
+        if len(self._got) - head_end - len(_HEAD_END) >= length:
             self._got = b""
-            self._answered(self, int(head[9:12]), time.perf_counter() - self._since, body)
+            self._answered(self, int(head[9:12]), time.perf_counter() - self._since)

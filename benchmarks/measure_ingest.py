@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.figures import Figures, Scale, put_together, tell
+from benchmarks.figures import Figures, Scale, tell
 from benchmarks.kafka_load import produce
 from benchmarks.measure_w3 import BY_PARTITION, parts, publish, without_executor
 from benchmarks.processor_time import Meter
@@ -67,7 +67,7 @@ async def ingested(stack: LocalStack, events: int) -> Figures:
 async def main(events: int) -> None:
     async with LocalStack(LocalOptions(roles=ROLES)) as stack:
         await publish(stack)
-        figures = put_together([await ingested(stack, events)])
+        figures = await ingested(stack, events)
     tell(figures)
 
 

@@ -1,7 +1,7 @@
 """Measures what an executor holds in memory with 10,000 sleeping and 1,000 running runs, its step hosts told apart.
 
 `executor_memory_mb` is the resident size of the executor's own process; hosts are counted by their proportional size.
-The runs stay, so this is the last thing a stack is asked. Counting ends when all have arrived.
+The runs stay, so this is the last thing that an executor is asked. Counting ends when all have arrived.
 """
 
 import asyncio

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.figures import Figures, Scale, rounded, tell
+from benchmarks.figures import Figures, Scale, tell
 from benchmarks.kafka_load import Ends, check_all_succeeded, produce
 from benchmarks.processor_time import Meter
 from ops.client import Client
@@ -108,15 +108,16 @@ async def main(runs: int) -> None:
         took = await alone(client)
         client.close()
         full = await one_kind(stack, W3, runs)
-    figures = {
-        "w3_kafka_per_s": rounded(full.per_s),
-        "w3_alone_p50_ms": rounded(1e3 * took[len(took) // 2]),
-        "w3_alone_p99_ms": rounded(1e3 * took[int(len(took) * 0.99)]),
-        "cpu_s_per_1000": rounded(sum(full.by_part.values())),
-        "cpu_s_per_1000_by_part": {part: rounded(one) for part, one in full.by_part.items()},
-        "w3_cores": {what: rounded(one) for what, one in full.cores.items()},
-    }
-    tell(figures)
+    tell(
+        {
+            "w3_kafka_per_s": full.per_s,
+            "w3_alone_p50_ms": 1e3 * took[len(took) // 2],
+            "w3_alone_p99_ms": 1e3 * took[int(len(took) * 0.99)],
+            "cpu_s_per_1000": sum(full.by_part.values()),
+            "cpu_s_per_1000_by_part": full.by_part,
+            "w3_cores": full.cores,
+        }
+    )
 
 
 if __name__ == "__main__":

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_PARENT, _USED = (
-    1,
-    slice(11, 15),
-)  # of `stat` behind the name: the parent; own user and system time, and its dead children's
+# Fields of `stat` behind the name: the parent; own user and system time, and those of children that have ended.
+_PARENT, _USED = 1, slice(11, 15)
 
 
 def processor_seconds(pid: int) -> float:
