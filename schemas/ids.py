@@ -21,7 +21,6 @@ _PAIRS = [first + second for first, second in product(base32.ENCODE, repeat=2)]
 _EVENT_ID = re.compile(f"evt_{_ULID}")
 _RUN_ID = re.compile(f"run_{_ULID}")
 _PROJECT_ID = re.compile(r"[a-z][a-z0-9_-]{1,62}")
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _RESERVED_PROJECTS = frozenset({"automation"})  # hooks live at /v1/{project}, the API at /v1/automation
 
 
@@ -107,11 +106,6 @@ def is_run_id(text: str) -> bool:
 def is_project_id(text: str) -> bool:
     """Tell whether a project may have this name; it is a path segment beside `automation`."""
     return _PROJECT_ID.fullmatch(text) is not None and text not in _RESERVED_PROJECTS
-
-
-def is_name(text: str) -> bool:
-    """Tell whether a workflow, step or other declared thing may have this name."""
-    return _NAME.fullmatch(text) is not None
 
 
 def _declared(prefix: str, name: str) -> str:

@@ -235,8 +235,3 @@ class ConnectorSpec(Spec):
     def timeout_of(self, operation: str) -> float:
         """Seconds that one request may take."""
         return self.operations[operation].timeout or self.timeout
-
-    def secret_ids(self) -> list[str]:
-        """The secrets that a request needs."""
-        found = [self.base_url.secret_ref] if isinstance(self.base_url, SecretUrl) else []
-        return [*found, self.auth.secret_ref] if self.auth else found

@@ -48,18 +48,6 @@ class Topics:
         return f"{self.prefix}.run-events.v1"
 
     @property
-    def retry_10s(self) -> str:
-        return f"{self.prefix}.retry.10s.v1"
-
-    @property
-    def retry_1m(self) -> str:
-        return f"{self.prefix}.retry.1m.v1"
-
-    @property
-    def retry_10m(self) -> str:
-        return f"{self.prefix}.retry.10m.v1"
-
-    @property
     def dead_letters(self) -> str:
         return f"{self.prefix}.dead-letters.v1"
 

@@ -22,7 +22,6 @@ Path = tuple[str | int, ...]
 # Line ends that libyaml honours and most editors do not show: a reviewer would see one line, the reader two.
 _HIDDEN_LINE_ENDS = re.compile("[\x85\u2028\u2029]")
 _DIRECTIVE = re.compile(r"\A(?:[ \t]*(?:#[^\n]*)?\r?\n)*%")
-_BLOCK_STYLES = ("|", ">")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,6 @@ from ops.demo.expectations import Expectations
 if TYPE_CHECKING:
     from ops.demo.scenario import Story
 
-TENANT = "wf_tenant_onboard"
-
 
 def print_report(story: "Story", documents: list[dict[str, Any]], expectations: Expectations, seconds: float) -> None:
     console = Console(highlight=False)

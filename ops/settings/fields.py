@@ -46,7 +46,7 @@ class Settings(BaseSettings):
     )
     kafka_bootstrap: str = Field(
         default="",
-        description="Kafka brokers (relay, ingest, executor; gateway and scheduler send hints where it is set)",
+        description="Kafka brokers (relay, ingest, executor; the scheduler sends hints where it is set)",
         examples=["host:port, more of them separated by commas"],
     )
     topic_prefix: str = Field(

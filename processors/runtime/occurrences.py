@@ -2,7 +2,8 @@
 
 Whoever asks for an occurrence, and however often, asks with one key, so it becomes one run; and no two occurrences
 share a key, so that a window of keys never swallows the next one. That a key was used before is a sign of two
-schedulers, or of a clock that went back: it is no fault, and it is told.
+schedulers, or of a clock that went back: it is no fault, and it is told. Nobody asks yet: this version refuses
+triggers of type `schedule`.
 """
 
 from datetime import datetime

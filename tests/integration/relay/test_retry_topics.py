@@ -97,7 +97,7 @@ class Yard:
         return bool(await self.outbox.value(MADE, name) == 1)
 
     async def holds(self, query: str, topic: str, least: int) -> bool:
-        return bool(await self.outbox.value(query, topic) >= least)  # type: ignore[arg-type]
+        return bool(await self.outbox.value(query, topic) >= least)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[asyncio.Task[None]]:

@@ -20,7 +20,6 @@ from tests.support.waiting import until
 
 KEYS = 10
 OWNER = "select owner = %s from automation.relay_shards"
-IS_OWNED = "select owner is not null from automation.relay_shards"
 ANOTHERS = (
     "update automation.relay_shards set owner = 'second', epoch = epoch + 1,"
     " lease_until = clock_timestamp() + interval '60 s'"

@@ -81,7 +81,7 @@ def test_a_deadline_is_a_duration_above_zero(deadline: Any):
 def test_a_body_is_a_coroutine_function_of_two():
     with pytest.raises(TypeError, match="async def"):
 
-        @workflow("w", version=1)  # type: ignore[type-var]
+        @workflow("w", version=1)
         def plain(ctx: Context, given: Any) -> Any:
             return given
 

@@ -202,7 +202,7 @@ def test_topics_are_named_and_sized() -> None:
         "x1.commands.v1",
         "x1.run-events.v1",
     )
-    assert (topics.retry_10s, topics.retry_1m, topics.retry_10m) == tuple(topics.retries())
+    assert topics.retries() == {"x1.retry.10s.v1": 10, "x1.retry.1m.v1": 60, "x1.retry.10m.v1": 600}
     assert topics.dead_letters == "x1.dead-letters.v1"
     every = topics.all()
     assert len({topic.name for topic in every}) == 7
