@@ -132,6 +132,13 @@ def test_every_make_target_is_told_and_every_told_one_exists() -> None:
     assert named <= targets
 
 
+def test_every_table_of_the_log_stands_in_the_architecture_and_no_other() -> None:
+    scripts = "".join(path.read_text("utf-8") for path in (ROOT / "schemas/migrations").glob("*.sql"))
+    made = set(re.findall(r"^create table automation\.(\w+)", scripts, re.MULTILINE))
+    rows = page("docs/architecture.md").rows("Tables")
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row[0])} == made
+
+
 def _check_python(text: str) -> None:
     ast.parse(text)
     if "@workflow(" in text:
