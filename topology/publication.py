@@ -170,7 +170,7 @@ def _assembled(parts: Parts) -> Publication:
         queues=[spec for spec in specs if isinstance(spec, QueueSpec)],
         event_types=[spec for spec in specs if isinstance(spec, EventTypeSpec)],
         bundles=list(bundles.values()),
-        warnings=parts.warnings,
+        warnings=list(dict.fromkeys(parts.warnings)),  # a module that several workflows import is read with each
         references=parts.references,
         sources=parts.sources,
     )

@@ -30,6 +30,10 @@ from topology.templates import Template, compile_template, has_template
 MAX_PARAMETERS = 1000
 
 _CONNECTOR_USE = re.compile(r"connector/([a-z][a-z0-9_-]{0,62})\.([a-z][A-Za-z0-9_-]{0,62})")
+NOT_UNDONE = (
+    "`compensate` is kept, and does not run in this version: "
+    "when a later step fails, what this one has done stays until somebody undoes it"
+)
 _LATER_USES = frozenset({"storage/put", "queue/publish", "vpn/http", "bot/invoke"})
 _USES = ("connector/<name>.<operation>", "sql/execute", "sleep")
 

@@ -11,7 +11,7 @@ from topology.parts import Parts, Source
 from topology.problems import Problems, shown, validate
 from topology.queues import DEFAULT_QUEUE, QueueSpec
 from topology.references import Reference
-from topology.triggers import ITEMS, TYPES, EventItem, ScheduleItem, TriggerSpec, WebhookItem
+from topology.triggers import ITEMS, LATER_TYPE, EventItem, TriggerSpec, WebhookItem
 from topology.yaml_source import Document, Path
 
 PREFIXES: Mapping[str, str] = {"triggers": "trg_", "connectors": "con_", "queues": "q_"}
@@ -91,13 +91,16 @@ def _read_queue(document: Document, path: Path, item: Any, parts: Parts) -> None
 
 def _read_trigger(document: Document, path: Path, item: Any, parts: Parts) -> None:
     kind = item.get("type")
-    if kind not in TYPES:
-        near = hint(kind, TYPES) if isinstance(kind, str) else f"; known are {', '.join(TYPES)}"
+    if kind == LATER_TYPE:
+        found = (
+            f"triggers of type `{LATER_TYPE}` are not available in this version; event, webhook and manual are: "
+            "let a cron of yours call `a44 automation run`, with a key made from the day or the hour"
+        )
+        raise _problem(document, (*path, "type"), found)
+    if kind not in ITEMS:
+        near = hint(kind, ITEMS) if isinstance(kind, str) else f"; known are {', '.join(ITEMS)}"
         raise _problem(document, (*path, "type"), f"a trigger's `type` is not {shown(kind)}{near}")
     read = validate(ITEMS[kind], item, document, path)
-    if isinstance(read, ScheduleItem):
-        found = "triggers of type `schedule` are not available in this version; event, webhook and manual are"
-        raise _problem(document, (*path, "type"), found)
     shape = read.model_dump(exclude={"deliver"}, exclude_none=True)
     if isinstance(read, EventItem | WebhookItem):
         shape |= read.deliver.flat()

@@ -1,6 +1,6 @@
 """Triggers: which origin starts which workflow. Items of a topology file, or `trigger` of a workflow file.
 
-Schedules are read and checked, and then refused: they belong to a later version.
+Schedules belong to a later version, and are refused before anything else about them is judged.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from topology.shapes import EventType, FilterText, Length, Line, Spec, TriggerId
 from topology.templates import Template, compile_template
 from topology.verification import OWN, VerifyField
 
-TYPES = ("event", "webhook", "schedule", "manual")
+LATER_TYPE = "schedule"
 LATEST = "latest"
 
 Kind = Literal["event", "webhook", "manual"]
@@ -117,26 +117,10 @@ class ManualItem(_Item):
     type: Literal["manual"]
 
 
-class CatchUp(Spec):
-    enabled: StrictBool = True
-    max_occurrences: Annotated[StrictInt, Field(ge=0, le=10_000)] = 1
-    max_age: Length | None = None
-
-
-class ScheduleItem(_Item):
-    type: Literal["schedule"]
-    cron: Annotated[Line, Field(pattern=r"^\s*(\S+\s+){4}\S+\s*$")]
-    tz: Line
-    dst_policy: Literal["skip-nonexistent", "run-once", "run-twice"] = "skip-nonexistent"
-    overlap: Literal["skip", "queue", "allow"] = "skip"
-    catch_up: CatchUp = CatchUp()
-
-
 ITEMS: Mapping[str, type[_Item]] = {
     "event": EventItem,
     "webhook": WebhookItem,
     "manual": ManualItem,
-    "schedule": ScheduleItem,
 }
 
 

@@ -13,7 +13,7 @@ from topology.parts import Parts
 from topology.problems import Problems, validate
 from topology.queues import DEFAULT_QUEUE, queue_of_workflow
 from topology.references import Reference
-from topology.steps import ConnectorStep, SleepStep, parse_use
+from topology.steps import NOT_UNDONE, ConnectorStep, SleepStep, parse_use
 from topology.templates import compile_template
 from topology.triggers import TriggerSpec, WorkflowTrigger, triggers_of_workflow
 from topology.workflows import ConcurrencySpec, WorkflowFile, WorkflowSpec
@@ -26,6 +26,7 @@ def read_workflow_file(document: Document, *, dev: bool) -> Parts:
     file = validate(WorkflowFile, document.value, document)
     parts.errors.extend(_repeated_ids(file, document))
     parts.errors.extend(_unknown_steps(file, document))
+    parts.warnings.extend(_without_undoing(file, document))
     workflow_id = id_from_name("wf_", file.name)
     triggers = _triggers(file.trigger, workflow_id, file.version, document)
     queue_id, queue_parts = queue_of(file.name, file.queue, file.concurrency, document)
@@ -116,6 +117,12 @@ def _references(file: WorkflowFile, document: Document) -> Iterator[Reference]:
             undo = parse_use(step.compensate)
             place = document.place(("steps", index, "compensate"))
             yield Reference("connector", undo.connector_id, place, undo.operation)
+
+
+def _without_undoing(file: WorkflowFile, document: Document) -> Iterator[str]:
+    for index, step in enumerate(file.steps):
+        if not isinstance(step, SleepStep) and step.compensate is not None:
+            yield f"{document.key_place(('steps', index, 'compensate'))}: {NOT_UNDONE}"
 
 
 def _unknown_steps(file: WorkflowFile, document: Document) -> Iterator[Refused]:

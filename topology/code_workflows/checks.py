@@ -13,7 +13,7 @@ from topology.code_workflows.captures import Capture, captures_in
 from topology.code_workflows.source import SDK, PythonFile
 from topology.durations import parse_seconds
 from topology.problems import Problems, validate
-from topology.steps import RetrySpec
+from topology.steps import NOT_UNDONE, RetrySpec
 
 LONGEST_ID = 128
 
@@ -46,6 +46,13 @@ def check_steps(module: PythonFile) -> list[Refused]:
     watched = frozenset(id(call) for call, meaning in calls if meaning == _RUN)
     faults.extend(_capture_fault(module, found) for found in captures_in(module.tree, watched))
     return sorted(faults, key=lambda fault: (fault.place.line, fault.place.column) if fault.place else (0, 0))
+
+
+def warn_of_steps(module: PythonFile) -> list[str]:
+    """What is taken of a step and has no effect."""
+    undoing = [_argument(call, None, "compensate") for call, _ in step_calls(module)]
+    found = [node for node in undoing if node is not None and _literal(node) is not None]
+    return [f"{module.place(node)}: {NOT_UNDONE}" for node in found]
 
 
 def check_body(module: PythonFile, body: ast.AsyncFunctionDef) -> tuple[list[Refused], list[str]]:

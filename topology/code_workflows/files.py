@@ -6,7 +6,7 @@ from pydantic_core import PydanticCustomError
 
 from schemas.errors import Place, Refused
 from topology.code_workflows.bundles import Closure, ReadText, close_over, not_installed
-from topology.code_workflows.checks import check_body, check_steps
+from topology.code_workflows.checks import check_body, check_steps, warn_of_steps
 from topology.code_workflows.declarations import CodeWorkflow, read_declarations, workflow_bodies
 from topology.code_workflows.source import PythonFile
 from topology.names import id_from_name
@@ -26,6 +26,7 @@ def read_code_file(module: PythonFile, read: ReadText, *, dev: bool) -> tuple[Pa
     closure = close_over(module, read)
     for inner in closure.modules.values():
         parts.errors.extend(check_steps(inner))
+        parts.warnings.extend(warn_of_steps(inner))
     bundle = closure.bundle()
     parts.bundles.append(bundle)
     for name, place in not_installed(closure):

@@ -72,7 +72,8 @@ def test_the_guides_example_loads_as_printed() -> None:
     (bundle,) = publication.bundles
     assert spec.bundle_digest == bundle.digest
     assert bundle.files == {"f.py": GUIDE}
-    assert publication.warnings == []
+    (warning,) = publication.warnings
+    assert "`compensate` is kept, and does not run in this version" in warning
 
 
 def test_the_decorator_may_carry_trigger_concurrency_and_queue() -> None:
@@ -312,6 +313,16 @@ def test_what_changes_on_replay_and_repeated_ids_are_warned_of() -> None:
     ]
     assert "`ctx.now()`" in warnings[0]
     assert "line 9" in warnings[2]
+
+
+def test_a_compensation_that_will_not_run_is_warned_of_once_wherever_the_step_stands() -> None:
+    shared = HEAD + 'def charge():\n    return step.run("c", timeout=1, fn=f, compensate=f)\n'
+    entry = "import shared\n" + body("await shared.charge()")
+    files = {"flows/shared.py": shared, "flows/a.py": entry, "flows/b.py": entry.replace('"w"', '"v"')}
+    (warning,) = read_files(files).warnings
+    assert warning.startswith("flows/shared.py:")
+    assert "`compensate`" in warning
+    assert publish(body('await step.run("c", timeout=1, fn=f, compensate=None)')).warnings == []
 
 
 def test_a_module_that_must_be_installed_is_warned_of() -> None:

@@ -113,9 +113,9 @@ def test_the_default_queue_is_as_the_guide_says() -> None:
     ("source", "line", "column", "says"),
     [
         (SCHEDULE, 2, 9, "`schedule` are not available in this version"),
-        (SCHEDULE.replace('"15 3 * * *"', '"15 3 * *"'), 3, 9, "`cron`"),
-        (SCHEDULE.replace("  tz: America/Sao_Paulo\n", ""), 1, 3, "`tz` is missing"),
-        (SCHEDULE.replace("skip-nonexistent", "skip"), 6, 14, "skip-nonexistent"),
+        (SCHEDULE, 2, 9, "let a cron of yours call `a44 automation run`"),
+        (SCHEDULE.replace("  tz: America/Sao_Paulo\n", ""), 2, 9, "`schedule` are not available in this version"),
+        (SCHEDULE.replace("type: schedule", "type: cron"), 2, 9, "known here: `event`, `manual`, `webhook`"),
         (ERP, 2, 9, "`vpn/http` is not available in this version"),
         (ERP.replace("vpn/http", "http") + "  network: vpn_x\n", 5, 3, "`network` is not available"),
         (ERP.replace("vpn/http", "http") + "  circuitBreaker: {}\n", 5, 3, "`circuitBreaker` is not available"),

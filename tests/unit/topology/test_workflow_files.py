@@ -86,7 +86,12 @@ def test_the_guides_example_loads_as_printed() -> None:
     )
     assert (trigger.workflow, trigger.version, trigger.owner) == ("wf_invoice_settle", 3, "workflow")
     assert spec.triggers == [trigger.id]
-    assert publication.warnings == []
+
+
+def test_a_compensation_that_will_not_run_is_warned_of() -> None:
+    (warning,) = publish(GUIDE).warnings
+    assert warning.startswith("w.yaml:13:5: `compensate` is kept, and does not run in this version")
+    assert publish("".join(line for line in GUIDE.splitlines(True) if "compensate" not in line)).warnings == []
 
 
 def test_a_development_version_says_so() -> None:
