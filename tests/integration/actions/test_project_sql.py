@@ -260,6 +260,7 @@ async def test_a_session_killed_during_the_statement_is_worth_another_try(projec
 async def test_a_session_killed_while_idle_is_replaced_unseen(project: Project):
     await project.run("select 1 as one")
     await project.ask("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'a44-sql'")
+    await until(lambda: _are_gone(project), "it is gone, not only told to go")
     assert (await project.run("select 1 as one"))["rows"] == [{"one": 1}]
 
 

@@ -94,12 +94,12 @@ async def test_a_long_retry_gives_the_slot_back_and_comes_back_in_its_time(works
 async def test_a_sleeping_run_parks_wakes_and_goes_on_behind_its_sleep(works: Works) -> None:
     works.script = [[Act("before"), Act("nap", sleep=0.5), Act("after")]]
     await works.lab.queue()
-    works.schedule()
     working = await works.executor()
     run = works.lab.run()
     await works.make(run)
     await works.is_in(run.run_id, "sleeping")
     assert await works.lab.taken() == 0
+    works.schedule()  # who alone wakes it
     (row,) = await works.ended()
     assert row["state"] == "succeeded"
     assert [one[0] for one in await works.log(run.run_id)] == ["before", "nap", "nap", "after", "~run"]

@@ -30,7 +30,7 @@ async def test_f01_a_worker_whose_wall_clock_is_wrong_neither_loses_nor_steals_a
     works.script = [[Act("reserve"), Act("nap", sleep=0.4), Act("charge")]]
     await works.lab.queue()
     measures = works.schedule()
-    first, second = await works.executor(lease=2), await works.executor("executor-2", lease=2)
+    first, second = await works.executor(lease=6), await works.executor("executor-2", lease=6)
     reached = first.bodies.gate("charge"), second.bodies.gate("charge")
     await works.make(works.lab.run())
     done, waiting = await asyncio.wait(

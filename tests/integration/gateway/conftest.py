@@ -149,7 +149,7 @@ async def raw(gateway: Gateway, sent: bytes) -> bytes:
 
 @pytest.fixture
 def limits() -> Limits:
-    return Limits(body_seconds=2.0, ping=0.3)
+    return Limits(body_seconds=5.0, ping=0.3)
 
 
 @pytest.fixture

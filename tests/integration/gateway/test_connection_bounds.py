@@ -100,7 +100,7 @@ class TestOfTheProcess:
 class TestOfAnAddress:
     @pytest.fixture
     def limits(self) -> Limits:
-        return Limits(connections=1000, connections_per_address=20, header_seconds=1.0)
+        return Limits(connections=1000, connections_per_address=20, header_seconds=4.0)
 
     async def test_two_hundred_that_send_a_byte_at_a_time_hold_no_more_than_their_share(self, gateway: Gateway) -> None:
         bounds = gateway.app[CONNECTIONS]

@@ -108,7 +108,7 @@ async def test_headers_that_come_a_byte_at_a_time_end_with_the_connection() -> N
 
     app = web.Application()
     app.add_routes([web.get("/", hello)])
-    site = await serve(app, "127.0.0.1", 0, Limits(header_seconds=0.2))
+    site = await serve(app, "127.0.0.1", 0, Limits(header_seconds=1.0))
     try:
         reader, writer = await _connected(site.url)
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")

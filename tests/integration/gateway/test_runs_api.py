@@ -319,6 +319,8 @@ async def test_the_log_is_told_as_it_grows_and_resumed_where_the_reader_stopped(
     async with _log(gateway, made) as response:
         events = _events(response)
         first = await anext(events)
+        while "comment" in first:  # the record may take longer than a ping
+            first = await anext(events)
         assert (first["event"], first["id"]) == ("record", "1.1")
         assert json.loads(first["data"])["step_id"] == "create"
         assert (await anext(events))["comment"] == "ping"
@@ -328,7 +330,7 @@ async def test_the_log_is_told_as_it_grows_and_resumed_where_the_reader_stopped(
     assert [(event["event"], event.get("id")) for event in rest] == [("record", "1.2"), ("end", None)]
     assert json.loads(rest[1]["data"]) == {"run_id": made, "state": "succeeded", "ended": True}
     async with _log(gateway, made, {"Last-Event-ID": "1.1"}) as response:
-        resumed = [event async for event in _events(response)]
+        resumed = [event async for event in _events(response) if "event" in event]
     assert [event.get("id") for event in resumed] == ["1.2", None]
 
 

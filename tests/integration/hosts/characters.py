@@ -14,9 +14,9 @@ async def body(ctx, input):
 """
 
 MANY = """
-def sleeps(seconds, mark=None, began=None):
+def sleeps(seconds, mark=None, began=None, release=None):
     if began: open(began, "w").close()
-    time.sleep(seconds)
+    waits(seconds, release)
     if mark: open(mark, "w").close()
     return "slept"
 
@@ -32,9 +32,9 @@ async def body(ctx, input):
         while time.monotonic() < until: pass
     fn = {
         "quick": lambda: "quick",
-        "thread": lambda: sleeps(seconds, input.get("mark"), input.get("began")),
+        "thread": lambda: sleeps(seconds, input.get("mark"), input.get("began"), input.get("release")),
         "block": lambda: blocks(seconds),
-        "async": lambda: asyncio.sleep(seconds, "slept"),
+        "async": lambda: naps(seconds, input.get("release")),
         "exit": lambda: sys.exit(3),
         "die": lambda: os._exit(5),
         "flood": lambda: [print("x" * 100) for _ in range(200_000)] and None,
@@ -43,6 +43,15 @@ async def body(ctx, input):
     pid = await step.run("who", timeout="5s", fn=who)
     first = await step.run("a", timeout=timeout, fn=fn)
     return {"pid": pid, "first": first}
+
+def waits(seconds, release):
+    time.sleep(seconds)
+    while release and not os.path.exists(release): time.sleep(0.01)
+
+async def naps(seconds, release):
+    await asyncio.sleep(seconds)
+    while release and not os.path.exists(release): await asyncio.sleep(0.01)
+    return "slept"
 """
 
 

@@ -196,9 +196,7 @@ async def body(ctx, input):
     await step.run("end", timeout="5s", fn=lambda: os._exit(0))
 """)
     story = scripted.start("run_1", 1)
-    began = time.monotonic()
-    await scripted.until(lambda: story.lost)
-    assert time.monotonic() - began < 5
+    await scripted.until(lambda: story.lost)  # its children would have lived for minutes
     for item in ("child", "fork"):
         await until(lambda item=item: _is_dead(int(story.values[item])), f"{item} is gone")
 

@@ -1,10 +1,12 @@
 """Attempts past their timeout, loops that are blocked, hosts that are silent: what it costs, and whom."""
 
 import asyncio
+import json
 import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from processors.executor.hosts import HostSettings
 from tests.integration.hosts.characters import is_gone, pid_of, start
@@ -25,19 +27,20 @@ async def test_a_coroutine_past_its_timeout_fails_inside(scripted: Scripted, she
 
 
 async def test_a_thread_past_its_timeout_holds_its_retry_back_until_it_has_ended(
-    scripted: Scripted, shelf: Shelf, with_settings: MakeScripted, tmp_path: object
+    with_settings: MakeScripted, shelf: Shelf, tmp_path: Path
 ) -> None:
-    patient = with_settings(quick(grace=20.0))
-    mark = f"{tmp_path}/ended"
-    story = start(patient, shelf, "run_1", "thread", seconds=1.2, timeout="200ms", mark=mark)
+    patient = with_settings(quick(grace=20.0, silence=20.0))
+    mark, release = tmp_path / "ended", tmp_path / "release"
+    story = start(patient, shelf, "run_1", "thread", timeout="200ms", mark=str(mark), release=str(release))
     await patient.until(lambda: story.failures)
     assert story.failures[0][2].code == "E_STEP_TIMEOUT"
-    assert not os.path.exists(mark)  # noqa: ASYNC240, PTH110 - one question
+    assert not mark.exists()
     patient.run_step("run_1", "a", 2, 30.0)
+    release.touch()
     await patient.until(lambda: "a" in story.values)
     seen_at = story.history[-1]
     assert seen_at.item == "a"
-    assert os.path.exists(mark)  # noqa: ASYNC240, PTH110 - one question
+    assert mark.exists()
     assert story.lost is None
 
 
@@ -53,11 +56,12 @@ async def test_a_retry_that_is_held_back_can_be_cancelled(with_settings: MakeScr
 
 
 async def test_a_thread_that_runs_on_costs_its_host_and_the_neighbours_go_on_elsewhere(
-    scripted: Scripted, shelf: Shelf
+    scripted: Scripted, shelf: Shelf, tmp_path: Path
 ) -> None:
+    release = tmp_path / "release"
     idle = start(scripted, shelf, "run_1", "quick", auto=False)
-    busy = start(scripted, shelf, "run_2", "async", seconds=1.5, timeout="3s")
-    await scripted.until(lambda: "who" in idle.values and "who" in busy.values)
+    busy = start(scripted, shelf, "run_2", "async", timeout="60s", release=str(release))
+    await scripted.until(lambda: "who" in idle.values and "a" in busy.items())
     late = start(scripted, shelf, "run_3", "thread", seconds=60, timeout="200ms")
     await scripted.until(lambda: late.failures)
     assert late.failures[0][2].code == "E_STEP_TIMEOUT"
@@ -69,28 +73,37 @@ async def test_a_thread_that_runs_on_costs_its_host_and_the_neighbours_go_on_els
     elsewhere = start(scripted, shelf, "run_4", "quick")
     await scripted.until(lambda: elsewhere.end)
     assert pid_of(elsewhere) != pid_of(late)
+    assert busy.lost is None
+    release.touch()
     await scripted.until(lambda: busy.lost)
     assert busy.values["a"] == '"slept"'  # it was let finish first
     assert busy.suspected is False
     await until(lambda: is_gone(pid_of(late)), "the host is gone")
 
 
-async def test_nothing_new_starts_in_a_host_that_is_about_to_go(scripted: Scripted, shelf: Shelf) -> None:
+async def test_nothing_new_starts_in_a_host_that_is_about_to_go(
+    scripted: Scripted, shelf: Shelf, tmp_path: Path
+) -> None:
     shelf.put("""
 @workflow("t", version=1)
 async def body(ctx, input):
-    async def two(name, first, second):
-        await step.run(name, timeout="20s", fn=first)
-        return await step.run(f"{name}-then", timeout="20s", fn=second)
-    nap = lambda seconds: (lambda: asyncio.sleep(seconds, "slept"))
-    if input == "late":
+    async def released(name):
+        while not os.path.exists(f"{input['folder']}/{name}"): await asyncio.sleep(0.01)
+    async def two(name):
+        await step.run(name, timeout="60s", fn=lambda: released(name))
+        return await step.run(f"{name}-then", timeout="60s", fn=lambda: None)
+    if "late" in input:
         await step.run("late", timeout="500ms", fn=lambda: time.sleep(60))
-    await asyncio.gather(two("a", nap(2.5), nap(0)), two("b", nap(4), nap(0)))
+    await asyncio.gather(two("a"), two("b"))
 """)
-    busy = scripted.start("run_1", 1)
+    busy = scripted.start("run_1", 1, given=json.dumps({"folder": str(tmp_path)}))
     await scripted.until(lambda: len(busy.items()) == 2)
-    late = scripted.start("run_2", 1, given='"late"')
-    await scripted.until(lambda: late.failures and busy.lost)
+    late = scripted.start("run_2", 1, given='{"late": true}')
+    await scripted.until(lambda: late.failures and late.lost)
+    (tmp_path / "a").touch()
+    await scripted.until(lambda: "a-then" in busy.items())
+    (tmp_path / "b").touch()
+    await scripted.until(lambda: busy.lost)
     assert list(busy.values) == ["a", "b"]  # what was running came to its end
     assert busy.items() == ["a", "b", "a-then"]
     assert (busy.unbegun, busy.suspected) == (["a-then"], False)
@@ -217,8 +230,8 @@ async def test_steps_that_queue_for_a_thread_have_all_of_their_time(scripted: Sc
     shelf.put("""
 @workflow("t", version=1)
 async def body(ctx, input):
-    slow = lambda: time.sleep(0.6)
-    return len(await asyncio.gather(*(step.run(f"s{n}", timeout="1s", fn=slow) for n in range(100))))
+    slow = lambda: time.sleep(1.2)
+    return len(await asyncio.gather(*(step.run(f"s{n}", timeout="4s", fn=slow) for n in range(100))))
 """)
     story = scripted.start("run_1", 1)
     await scripted.until(lambda: story.end)

@@ -17,17 +17,18 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.mark.parametrize("how", ["in_a_thread", "on_the_loop", "blocking_the_loop"])
 async def test_f03_a_step_far_longer_than_the_lease_keeps_its_run(at_work: AtWork, how: str) -> None:
-    """The lease is 3 s, and the scheduler takes runs from whoever does not renew it."""
+    """The lease is 5 s, and the scheduler takes runs from whoever does not renew it."""
     await at_work.begin(
         """
 @workflow("t", version=1)
 async def body(ctx, input):
-    async def blocking(): time.sleep(8)
-    fn = {"in_a_thread": lambda: time.sleep(8), "on_the_loop": lambda: asyncio.sleep(8), "blocking_the_loop": blocking}
+    def blocks(): time.sleep(12)
+    async def blocking(): blocks()
+    fn = {"in_a_thread": blocks, "on_the_loop": lambda: asyncio.sleep(12), "blocking_the_loop": blocking}
     await step.run("long", timeout="60s", fn=fn[input])
     await step.run("next", timeout="60s", fn=lambda: 1)
 """,
-        lease=3.0,
+        lease=5.0,
     )
     (run,) = await at_work.make(f'"{how}"')
     (row,) = await at_work.works.ended(1, 60.0)
@@ -162,7 +163,7 @@ async def test_a_retry_that_waits_for_its_thread_is_not_lost_when_the_host_is_en
 @workflow("t", version=1)
 async def body(ctx, input):
     def slow(): time.sleep(0 if os.path.exists(input) else open(input, "w").close() or 60)
-    await step.run("a", timeout="500ms", retry={"max": 3, "base": 0.01, "cap": 0.02}, fn=slow)
+    await step.run("a", timeout="3s", retry={"max": 3, "base": 0.01, "cap": 0.02}, fn=slow)
 """)
     mark = at_work.folder / "tried"
     (run,) = await at_work.make(f'"{mark}"')

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest_asyncio
 
 from ops.embedded.broker import EmbeddedBroker
+from ops.embedded.ports import free_port
 from processors.adapters.kafka.admin import KafkaAdmin
 from processors.adapters.kafka.producer import KafkaProducer
 from processors.ports.streams import Phase
@@ -15,9 +16,9 @@ from tests.support.waiting import until
 
 
 @pytest_asyncio.fixture
-async def own_broker(tmp_path: Path, unused_tcp_port: int) -> AsyncIterator[EmbeddedBroker]:
+async def own_broker(tmp_path: Path) -> AsyncIterator[EmbeddedBroker]:
     """A broker that the test may stop; not started yet, its port is known."""
-    broker = EmbeddedBroker(tmp_path, tmp_path, unused_tcp_port)
+    broker = EmbeddedBroker(tmp_path, tmp_path, free_port())
     yield broker
     await broker.stop()
 

@@ -32,9 +32,19 @@ def lose_a_fetch(inner: Any) -> None:
     inner._fetcher._in_flight = Unanswered(broker.nodeId for broker in inner._client.cluster.brokers())
 
 
-@pytest.mark.parametrize("harm", [pause_the_first_partition, lose_a_fetch])
+# Where a fetch is lost, it depends on what was on its way which partitions are stuck.
+@pytest.mark.parametrize(
+    ("harm", "surely_stuck"),
+    [(pause_the_first_partition, {0}), (lose_a_fetch, set())],
+    ids=["pause_the_first_partition", "lose_a_fetch"],
+)
 async def test_d08_a_consumer_that_stops_reading_while_there_are_records_begins_anew(
-    harm: Callable[[Any], None], producer: KafkaProducer, place: Place, reading: Reading, lives: list[FaustWorker]
+    harm: Callable[[Any], None],
+    surely_stuck: set[int],
+    producer: KafkaProducer,
+    place: Place,
+    reading: Reading,
+    lives: list[FaustWorker],
 ) -> None:
     place.stall_seconds = 3.0
     kept = Kept()
@@ -44,15 +54,17 @@ async def test_d08_a_consumer_that_stops_reading_while_there_are_records_begins_
         async with reading.at(place, kept):
             await reading.until_took(range(40))
             await in_its_thread(lives[0], harm)
-            # What was on its way when the harm was done may still arrive: enough for the rest to be stuck.
+            # A fetch that was on its way when the harm was done is still answered: what comes behind it is stuck.
             await producer.send(numbered(place.topic, range(40, 80)))
+            await until(lambda: max(reading.numbers()) >= 40, "that answer, or the next life")
             await producer.send(numbered(place.topic, range(80, 400)))
             await reading.until_took(range(400), 40)
             assert reading.measures.value("consumer_restarts_total", place.topic) == 1
             await until(lambda: lag_of(reading, place) == [0] * PARTITIONS, "no lag is told")
     assert sorted(reading.numbers()) == list(range(400))
     told = [line for line in logs if line["event"] == "consumer_stalled"]
-    assert {line["partition"] for line in told} >= {0}
+    assert told
+    assert {line["partition"] for line in told} >= surely_stuck
     assert all(line["position"] < line["end"] for line in told)
     assert all(line["seconds"] >= place.stall_seconds for line in told)
     assert lag_of(reading, place) == []

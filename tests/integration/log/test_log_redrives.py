@@ -129,9 +129,9 @@ async def test_all_redrives_of_a_project_stay_under_its_cap(yard: Yard) -> None:
         await yard.redrives.start(yard.order(letters[4:], rate=1, cap=50))
     assert refused.value.code == "E_REDRIVE_RATE"
     assert await yard.lab.value("select count(*)::int from automation.redrive_letters") == 4
-    other = replace(yard.order(letters[4:], rate=1, cap=50), project_id="other")
-    assert (await yard.redrives.start(other)).rate == 1  # somebody else's cap is not touched
-    await yard.wind(1)
+    other = replace(yard.order(letters[4:], rate=0.125, cap=50), project_id="other")
+    assert (await yard.redrives.start(other)).rate == 0.125  # somebody else's cap is not touched
+    await yard.wind(9)
     await yard.redriver().look()
     assert await yard.lab.column("select redriven from automation.redrives order by rate") == [1, 2, 2]
     assert (await yard.redrives.start(yard.order(letters[4:], rate=50, cap=50))).letters == 0  # they are in one already
@@ -151,14 +151,15 @@ async def test_a_cap_of_the_projects_own_stands_before_the_installations(yard: Y
 
 
 async def test_an_order_that_is_stopped_keeps_what_it_has_done_and_frees_the_rest(yard: Yard) -> None:
-    await yard.take(9)
+    many = 60
+    await yard.take(many)
     letters = await yard.die()
     order = yard.order(letters, rate=4)
     await yard.redrives.start(order)
     await yard.wind(1)
     await yard.look()
     done = await yard.redriven()
-    assert 4 <= done < 9
+    assert 4 <= done < many
     stopped = await yard.redrives.stop(PROJECT, order.redrive_id, "tok_jo", "the partner is away again")
     assert stopped is not None
     assert (stopped.state, stopped.redriven, stopped.waiting) == ("stopped", done, 0)
@@ -172,11 +173,11 @@ async def test_an_order_that_is_stopped_keeps_what_it_has_done_and_frees_the_res
     )
     assert (said["actor"], said["subject"]) == ("tok_jo", order.redrive_id)
     assert json.loads(said["details"]) == {
-        "reason": "the partner is away again", "redriven": done, "refused": 0, "freed": 9 - done,
+        "reason": "the partner is away again", "redriven": done, "refused": 0, "freed": many - done,
     }  # fmt: skip
     assert await yard.redrives.stop(PROJECT, order.redrive_id, "tok_li", "again") == stopped
     assert await yard.lab.value("select count(*)::int from automation.audit_log where action = 'redrive.stop'") == 1
-    assert (await yard.redrives.start(yard.order(letters))).letters == 9 - done  # another order may have them
+    assert (await yard.redrives.start(yard.order(letters))).letters == many - done  # another order may have them
     assert await yard.redrives.stop("other", order.redrive_id, "tok_jo", "") is None
 
 

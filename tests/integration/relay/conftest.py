@@ -89,6 +89,11 @@ class Outbox:
     async def is_answered(self) -> bool:
         return bool(await self.value("select count(*) = 0 from automation.relay_requests"))
 
+    async def is_kept(self) -> bool:
+        """Whether the cursor is behind all rows: nothing of them goes out again."""
+        query = "select (cursor_xid, cursor_id) = (select max(xid), max(id) from automation.outbox)"
+        return bool(await self.value(f"{query} from automation.relay_shards"))
+
     async def has_checkpoint(self, seq: int) -> bool:
         query = "select exists (select from automation.relay_checkpoints where topic = %s and seq = %s)"
         return bool(await self.value(query, self.topic, seq))

@@ -41,8 +41,8 @@ async def test_e01_rows_behind_an_open_transaction_wait_and_its_age_is_measured(
             await slow.put("slow-first")
             async with rows_all_along(stage):
                 await until(lambda: measures.value("outbox_horizon_age_seconds") > 2, "the age of the horizon grows")
-                assert measures.value("outbox_lag_rows") > 1
-                assert measures.value("outbox_oldest_unsent_seconds") > 1
+                await until(lambda: measures.value("outbox_lag_rows") > 1, "rows wait behind it")
+                await until(lambda: measures.value("outbox_oldest_unsent_seconds") > 1, "the oldest of them waits long")
                 assert await stage.published() == []
             await slow.put("slow-last")
         quick = [f"quick-{n}" for n in range(SOAK_ROWS)]

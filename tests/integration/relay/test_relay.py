@@ -111,6 +111,7 @@ async def test_one_relay_publishes_and_the_standby_takes_over_when_the_owner_is_
             await outbox.put("a")
             await outbox.wake()
             await stage.until_published("a")
+            await until(outbox.is_kept, "the first relay has kept what it published")
             assert await owned_by(outbox.conn, "first")
             first.cancel()
             await outbox.put("b")

@@ -109,7 +109,7 @@ def test_a_service_that_is_silent_is_given_up(ask: Do) -> None:
 
 
 @pytest.mark.parametrize(
-    "of", [lambda: "1", lambda: format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)]
+    "of", [lambda: "1", lambda: format_datetime(datetime.now(UTC) + timedelta(seconds=4), usegmt=True)]
 )
 def test_retry_after_is_waited_for(service: ScriptedService, ask: Do, of: Callable[[], str]) -> None:
     shed = problem(429, "E_OVERLOADED")
