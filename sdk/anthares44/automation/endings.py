@@ -41,8 +41,8 @@ def ending_of(main: asyncio.Task[Any], settings: Settings, *, closing: bool) -> 
         return _failed(error, settings, WORKFLOW_FAILED)
     try:
         return {"status": "succeeded", "value": settings.codec.encode(main.result())}
-    except ResultError as fault:
-        return _failed(fault, settings, fault.code)
+    except BaseException as fault:  # noqa: BLE001 - to write it may call code of the author's, which may raise anything
+        return _failed(fault, settings, WORKFLOW_FAILED)
 
 
 def _failed(error: BaseException, settings: Settings, code: str) -> dict[str, Any]:

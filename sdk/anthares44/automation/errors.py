@@ -98,8 +98,16 @@ def bounded(text: str, limit: int = MESSAGE_BYTES) -> str:
 def message_of(error: BaseException) -> str:
     try:
         return bounded(without_secrets(str(error)[:_LOOKED_AT]))
-    except Exception as fault:  # noqa: BLE001 - a broken __str__ of the author must not lose the failure
+    except BaseException as fault:  # noqa: BLE001 - a broken __str__ of the author must not lose the failure
         return f"(no text: {type(fault).__name__} while reading the error)"
+
+
+def shown(value: object) -> str:
+    """The value as Python shows it, by its type alone where it does not let itself be shown."""
+    try:
+        return repr(value)
+    except BaseException:  # noqa: BLE001 - a broken __repr__ of the author must not lose the failure
+        return f"<{type(value).__qualname__}>"
 
 
 def type_of(error: BaseException) -> str:
@@ -129,9 +137,10 @@ def relative_to(root: str, file: str) -> str | None:
 def to_wire(error: BaseException, root: str, *, code: str = STEP_FAILED) -> dict[str, Any]:
     """The error as it crosses frames; `code` serves errors that have none of their own."""
     file, line = place_of(error, root)
+    kind = _told(error, "type") if isinstance(error, StepError) else None
     return {
         "code": _code_of(error) or code,
-        "type": error.type if isinstance(error, StepError) and _is_text(error.type) else type_of(error),
+        "type": kind if _is_text(kind) else type_of(error),
         "message": message_of(error),
         "file": file,
         "line": line,
@@ -145,17 +154,25 @@ _CODE = re.compile(r"E_[A-Z0-9_]{1,78}", re.ASCII)
 _LONGEST_WAIT = 366 * 86400.0
 
 
+def _told(error: BaseException, name: str) -> Any:
+    """What the error says of itself, where it can: authors may have made a property of it."""
+    try:
+        return getattr(error, name)
+    except BaseException:  # noqa: BLE001 - whatever goes wrong there, the failure itself is told
+        return None
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= _TYPE_BYTES and value.isprintable()
 
 
 def _code_of(error: BaseException) -> str | None:
-    own = error.code if isinstance(error, StepError | PermanentError | RetryableError) else None
+    own = _told(error, "code") if isinstance(error, StepError | PermanentError | RetryableError) else None
     return own if isinstance(own, str) and _CODE.fullmatch(own) else None
 
 
 def _retry_after_of(error: BaseException) -> float | None:
-    wait = error.retry_after if isinstance(error, RetryableError) else None
+    wait = _told(error, "retry_after") if isinstance(error, RetryableError) else None
     if not isinstance(wait, int | float) or isinstance(wait, bool) or not wait >= 0:
         return None
     return float(min(wait, _LONGEST_WAIT))

@@ -14,6 +14,7 @@ from contextvars import Context
 from typing import Any, TypeVarTuple, Unpack
 from zlib import crc32
 
+from anthares44.automation.errors import shown
 from anthares44.automation.refusals import PUT_AWAY, ClosedLoop, Owner
 
 # A body that polls with sleep(0) never comes to rest, and no delivery could ever reach it.
@@ -119,6 +120,8 @@ class RunLoop(ClosedLoop):
                             handle._run()  # noqa: SLF001 - as event loops do
                         except (SystemExit, KeyboardInterrupt):
                             continue  # an exit asked for by the body is its outcome: the task holds it already
+                        except BaseException as fault:  # noqa: BLE001 - asyncio could not even describe what failed
+                            self.owner.warn(f"a callback failed, and cannot be shown: {shown(fault)}")
         finally:
             _set_running_loop(self._outer)
 
@@ -132,7 +135,7 @@ class RunLoop(ClosedLoop):
         for task in self.tasks:
             if task.done() and task._log_traceback:  # noqa: SLF001 - asyncio's own mark
                 task._log_traceback = False  # noqa: SLF001 - told now
-                self.owner.warn(f"{task.get_name()} failed and was never awaited: {task.exception()!r}")
+                self.owner.warn(f"{task.get_name()} failed and was never awaited: {shown(task.exception())}")
 
     def forget(self) -> None:
         """Drop what the body still holds; its `finally` blocks run, with every call of the SDK refused."""
@@ -232,7 +235,7 @@ class RunLoop(ClosedLoop):
         if self.closed:
             return
         error = context.get("exception")
-        self.owner.warn(f"{context.get('message')}: {error!r}" if error else str(context.get("message")))
+        self.owner.warn(f"{context.get('message')}: {shown(error)}" if error else str(context.get("message")))
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         self.call_exception_handler(context)

@@ -34,10 +34,14 @@ class DeclarationError(Exception):
 
 
 def check_id(item: object) -> str:
-    """The id, when it is printable text of 1 to 128 characters that does not start with `~`."""
+    """The id, when it is printable text of 1 to 128 characters that does not start with `~`. What is more than text, a
+    member of an enumeration for one, may be shown in other letters than those it is known by: its text alone is kept.
+    """
+    if type(item) is str:
+        return _check_id_text(item)
     if not isinstance(item, str):
         raise DeclarationError(f"a step's id must be text, not {type(item).__name__}")
-    return _check_id_text(item)
+    return _check_id_text(str.__str__(item))
 
 
 @lru_cache(maxsize=4096)

@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import Any, Never
 
 from anthares44.automation import codec
-from anthares44.automation.context import Context
+from anthares44.automation.context import LOG_BYTES, Context
 from anthares44.automation.durations import LONGEST, Duration
 from anthares44.automation.endings import Settings, ending_of
-from anthares44.automation.errors import BlockedRun, from_wire
+from anthares44.automation.errors import BlockedRun, bounded, from_wire
 from anthares44.automation.items import Abandon, Block, Item, Place, Turn
 from anthares44.automation.loop import ItemFuture, RunLoop, RunTask, RunTimer
 from anthares44.automation.options import (
@@ -278,4 +278,4 @@ class Run:
         )
 
     def warn(self, text: str) -> None:
-        self.log("warning", text, None)
+        self.log("warning", bounded(text, LOG_BYTES), None)

@@ -1,12 +1,14 @@
 """The process: takes descriptor 3 (or the one named as its argument), runs until the executor lets it go."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import socket
 import sys
 from pathlib import Path
 
+from anthares44.automation.host.generators import watch_generators
 from anthares44.automation.host.link import EXIT_BROKEN
 from anthares44.automation.host.process import Host
 from anthares44.automation.host.refusals import watch_bodies
@@ -43,7 +45,10 @@ def main() -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     Host(link, loop).open()
-    loop.run_forever()
+    while True:  # until the process ends: what a step's own tasks do to the loop is no end of its neighbours
+        loop.call_soon(watch_generators)  # a loop that starts sets hooks of its own
+        with contextlib.suppress(SystemExit, KeyboardInterrupt):  # whoever awaits the task that exits is told
+            loop.run_forever()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from anthares44.automation.endings import Settings
 from anthares44.automation.host import told
 from anthares44.automation.host.attempts import Attempt, StepRunner
 from anthares44.automation.host.bundle import LoadError, load
-from anthares44.automation.host.generators import watch_generators
 from anthares44.automation.host.lines import Lines
 from anthares44.automation.host.link import EXIT_DRAINED, Link
 from anthares44.automation.host.pulse import Pulse
@@ -64,7 +63,6 @@ class Host:
 
     def open(self) -> None:
         self._loop.set_exception_handler(self._failed_callback)
-        self._loop.call_soon(watch_generators)
         self._link.open()
         self._link.send(
             {
