@@ -13,6 +13,7 @@ EVENTS, COMMANDS, RUN_EVENTS = TOPICS = ("bare.events", "bare.commands", "bare.r
 DSN, BOOTSTRAP = "BARE_DSN", "BARE_BOOTSTRAP"  # in the environment of both roles
 MOST_RECORDS = 2_000
 FETCH_MS = 10
+SESSION_MS = 6_000  # as the service's consumers have it; the embedded broker holds a join for half of it
 IDLE_MS = 1_000
 
 to_json = msgspec.json.Encoder().encode
@@ -36,6 +37,8 @@ async def surroundings(topic: str) -> AsyncIterator[tuple[psycopg.AsyncConnectio
         bootstrap_servers=bootstrap,
         group_id=f"{topic}-group",
         fetch_max_wait_ms=FETCH_MS,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=SESSION_MS // 3,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
