@@ -27,6 +27,7 @@ from processors.gateway.log_stream import RunLog
 from processors.gateway.lookups import SharedLookup
 from processors.gateway.manual import ManualRuns
 from processors.gateway.openapi import ApiDocument
+from processors.gateway.parameters import holding_to_parameters
 from processors.gateway.parts import Parts
 from processors.gateway.polling import SharedPoll
 from processors.gateway.problems import answer_errors
@@ -95,10 +96,14 @@ def build_app(
     app[CONNECTIONS] = Connections(allowed.connections, allowed.connections_per_address, callers, parts.measures)
     app[ENDS] = parts.ends
     app[RATES] = parts.rates
-    app.add_routes([*_routes(parts), *_dead_letters(DeadLetterViews(parts, letters), RedriveOrders(parts, redrives))])
     tail = EventTail(parts, taken)
-    app.add_routes([web.get(f"{_API}/events", tail.show)])
-    app.add_routes(_projects(ProjectFigures(parts, projects)))
+    routes = [
+        *_routes(parts),
+        *_dead_letters(DeadLetterViews(parts, letters), RedriveOrders(parts, redrives)),
+        web.get(f"{_API}/events", tail.show),
+        *_projects(ProjectFigures(parts, projects)),
+    ]
+    app.add_routes(list(holding_to_parameters(routes)))
     app.on_shutdown.append(_stopping(parts, tail))
     return app
 

@@ -9,9 +9,11 @@ from aiohttp import web
 
 from schemas import strict_json
 from schemas.errors import Refused
+from topology.names import hint
 
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
+_UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
 _SPAN = re.compile(r"([0-9]{1,9})(s|m|h|d)")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -22,7 +24,13 @@ def read_fields(body: bytes, shape: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=shape)
     except msgspec.ValidationError as exc:
-        raise Refused("E_INVALID_PARAMETER", f"the body does not fit: {exc}") from exc
+        raise Refused("E_INVALID_PARAMETER", f"the body does not fit: {exc}{_known(str(exc), shape)}") from exc
+
+
+def _known(found: str, shape: type[msgspec.Struct]) -> str:
+    """What may have been meant by a field of the body that is not known."""
+    unknown = _UNKNOWN.fullmatch(found)
+    return "" if unknown is None else hint(unknown[1], [one.encode_name for one in msgspec.structs.fields(shape)])
 
 
 def text_parameter(request: web.Request, name: str) -> str | None:
@@ -61,7 +69,10 @@ def seconds_parameter(request: web.Request, name: str, most: float) -> float:
     if text is None:
         return 0.0
     if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text) is None:
-        raise Refused("E_INVALID_PARAMETER", f"{name}={text[:40]} is not a number of seconds")
+        raise Refused(
+            "E_INVALID_PARAMETER",
+            f"{name}={text[:40]} is not a number of seconds, such as {name}=30; {most:g} at most are waited",
+        )
     return min(float(text), most)
 
 

@@ -70,7 +70,7 @@ def _fuzz(gateway: Gateway, told: dict[str, Any], mode: GenerationMode) -> int:
                 case.query = {**(case.query or {}), "follow": "false"}  # or it would wait for news
             case.call_and_validate(
                 headers={"Authorization": f"Bearer {gateway.token}"},
-                # What must exist, or fit together, is more than a form; a parameter that is not known is passed over.
+                # What must exist, or fit together, is more than a form.
                 excluded_checks=[positive_data_acceptance, negative_data_rejection],
                 timeout=20,
             )

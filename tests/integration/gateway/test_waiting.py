@@ -48,6 +48,7 @@ async def test_waiting_ends_after_its_time_with_the_plain_answer(gateway: Gatewa
     assert (answer.status, answer.body["status"]) == (202, "created")
     refused = await gateway.run("k1", query="?wait=soon", input={})
     assert (refused.status, refused.code) == (400, "E_INVALID_PARAMETER")
+    assert refused.body["detail"] == "wait=soon is not a number of seconds, such as wait=30; 60 at most are waited"
 
 
 async def _until_made(gateway: Gateway) -> str:
