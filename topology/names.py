@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 WORKFLOW_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 STEP_ID = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+OPERATION_NAME = re.compile(r"[a-z][A-Za-z0-9_-]{0,62}")
 EVENT_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*")
 MAX_EVENT_TYPE = 200
 FEW = 12  # known names that a message lists

@@ -22,14 +22,14 @@ from pydantic import (
 )
 
 from topology.expressions import STEP_VARIABLES, Condition, compile_condition
-from topology.names import hint, id_from_name
+from topology.names import OPERATION_NAME, WORKFLOW_NAME, hint, id_from_name
 from topology.shapes import ConditionText, Length, Spec, StepId, Text, Timeout, fault, templates_with
 from topology.sql_statements import parameters_of
 from topology.templates import Template, compile_template, has_template
 
 MAX_PARAMETERS = 1000
 
-_CONNECTOR_USE = re.compile(r"connector/([a-z][a-z0-9_-]{0,62})\.([a-z][A-Za-z0-9_-]{0,62})")
+_CONNECTOR_USE = re.compile(rf"connector/({WORKFLOW_NAME.pattern})\.({OPERATION_NAME.pattern})")
 NOT_UNDONE = (
     "`compensate` is kept, and does not run in this version: "
     "when a later step fails, what this one has done stays until somebody undoes it"

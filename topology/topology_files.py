@@ -6,7 +6,7 @@ from typing import Any
 from schemas.errors import Refused
 from topology.connectors import ConnectorSpec
 from topology.event_types import EventTypeSpec
-from topology.names import hint
+from topology.names import OPERATION_NAME, hint
 from topology.parts import Parts, Source
 from topology.problems import Problems, shown, validate
 from topology.queues import DEFAULT_QUEUE, QueueSpec
@@ -64,10 +64,20 @@ def _read_item(document: Document, path: Path, item: Any, prefix: str | None, pa
     if kind == "trg_":
         _read_trigger(document, path, item, parts)
     elif kind == "con_":
-        connector = validate(ConnectorSpec, item, document, path)
-        parts.declared.append((connector, document.place((*path, "id"))))
+        _read_connector(document, path, item, parts)
     else:
         _read_queue(document, path, item, parts)
+
+
+def _read_connector(document: Document, path: Path, item: Any, parts: Parts) -> None:
+    connector = validate(ConnectorSpec, item, document, path)
+    for name in connector.operations:
+        if not OPERATION_NAME.fullmatch(name):  # no step could write it
+            found = (
+                f"`{name[:80]}` is not an operation's name: a letter a to z, then letters, digits, `-`, `_`; at most 63"
+            )
+            parts.errors.append(Refused("E_SPEC_INVALID", found, document.key_place((*path, "operations", name))))
+    parts.declared.append((connector, document.place((*path, "id"))))
 
 
 def _read_event_type(document: Document, path: Path, item: Any, parts: Parts) -> None:

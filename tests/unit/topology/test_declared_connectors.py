@@ -112,6 +112,8 @@ def test_a_value_cannot_break_a_header(text: str) -> None:
         ("kind: header", "kind: digest", 12, "'bearer'"),
         ("  auth:", "  retryOn: [200]\n  auth:", 12, "400"),
         ("  auth:", "  retryOn: 503\n  auth:", 12, "a list"),
+        ("authorize:", "Authorize:", 5, "not an operation's name"),
+        ("void:", f"{'v' * 64}:", 11, "not an operation's name"),
     ],
 )
 def test_a_mistake_is_refused_in_its_line(before: str, after: str, line: int, says: str) -> None:
