@@ -7,6 +7,7 @@ from typing import Any, TextIO
 from ops.cli.output import duration, paint, paint_state, printable
 
 _RUN_RECORD = "~run"
+_ANY_EXCEPTION = frozenset({"E_STEP_FAILED", "E_WORKFLOW_FAILED"})
 
 
 def record_line(record: Mapping[str, Any], stream: TextIO) -> str:
@@ -54,11 +55,17 @@ def _took(record: Mapping[str, Any]) -> str:
     return duration((finished - started).total_seconds())
 
 
+def error_text(code: Any, error: Any) -> str:
+    """Code and message, with the exception's own name where the code is the one for any exception."""
+    kind, message = (error.get("type"), error.get("message")) if isinstance(error, Mapping) else (None, error)
+    name = f"{kind}:" if code in _ANY_EXCEPTION and kind else ""
+    return " ".join(printable(str(part)) for part in (code, name, message) if part)
+
+
 def _error(record: Mapping[str, Any]) -> str:
-    code = record.get("error_code")
+    code, error = record.get("error_code"), record.get("error")
     if not code:
         return ""
-    error = record.get("error")
-    message, place = (error.get("message"), error.get("line")) if isinstance(error, Mapping) else (error, None)
-    where = f"({printable(str(place))})" if place and str(place) not in str(message) else ""
-    return " ".join(part for part in (printable(str(code)), printable(str(message or "")), where) if part)
+    place = str(error.get("line") or "") if isinstance(error, Mapping) else ""
+    text = error_text(code, error)
+    return text if not place or place in text else f"{text} ({printable(place)})"

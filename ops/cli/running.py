@@ -14,7 +14,7 @@ from ops.cli.failures import OK, RUN_DID_NOT_SUCCEED
 from ops.cli.options import JsonOption, KeyOption, ProjectOption, RunArgument
 from ops.cli.output import Output, duration, paint_state, printable
 from ops.cli.quick import QuickCommand, command
-from ops.cli.record_lines import record_line
+from ops.cli.record_lines import error_text, record_line
 from ops.client import TERMINAL, Answer, Client
 from schemas.errors import Refused
 
@@ -188,9 +188,7 @@ def _print_end(run_id: str, document: dict[str, Any], output: Output) -> None:
     if document.get("where") and document.get("state") != "succeeded":
         output.line(printable(str(document["where"])))
     if document.get("error_code"):
-        error = document.get("error")
-        detail = error.get("message") if isinstance(error, dict) else error
-        output.line(f"error   {printable(str(document['error_code']))}  {printable(str(detail or ''))}".rstrip())
+        output.line(f"error   {error_text(document['error_code'], document.get('error'))}")
     if document.get("result") is not None:
         output.line(f"result  {json.dumps(document['result'], ensure_ascii=False)}")
 

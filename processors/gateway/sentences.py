@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+import msgspec
+
 from processors.engine.moves import RunStatus
 from processors.engine.state import DEADLINE
 from processors.ports.run_queries import AcceptedRun, Attempt, QueuePlace, Run
-from schemas.records import Status
+from schemas.records import ErrorInfo, Status
 
 _SETTLED = frozenset({Status.SUCCEEDED, Status.CANCELLED, Status.SKIPPED})
 _STANDING = frozenset({Status.FAILED, Status.LOST, Status.OPENED})
@@ -130,8 +132,9 @@ def _ended(run: Run, at: Attempt | None) -> str:
             return f"Failed{code}, and undoing failed too: it has left partial effects that a person has to mend."
     if at is None or (at.status == Status.FAILED and at.error_code != run.error_code):  # that one the workflow caught
         return f"Failed{code} outside any step; mend the workflow and start it again with a new key."
+    last = "which is not tried again" if _is_permanent(at) else "the last of its tries"
     return (
-        f"{_failed(at)}, the last of its tries; the steps before it are done and their results recorded. "
+        f"{_failed(at)}, {last}; the steps before it are done and their results recorded. "
         "Mend what failed, and redrive its dead letter or start it again with a new key."
     )
 
@@ -143,6 +146,14 @@ def _failed(at: Attempt | None) -> str:
         return f"The step {at.step_id!r} was lost with its worker at attempt {at.attempt}"
     code = f" with {at.error_code}" if at.error_code else ""
     return f"The step {at.step_id!r} failed{code} at attempt {at.attempt}"
+
+
+def _is_permanent(at: Attempt) -> bool:
+    """Whether the step's own error said that another try is of no use."""
+    try:
+        return at.error is not None and not msgspec.json.decode(at.error, type=ErrorInfo).retryable
+    except msgspec.DecodeError:
+        return False
 
 
 def _is_done(run: Run, attempt: Attempt) -> bool:

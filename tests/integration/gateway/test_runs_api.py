@@ -179,6 +179,19 @@ async def test_the_list_finds_the_runs_that_stand_at_a_step(gateway: Gateway) ->
     assert [run["current_step"] for run in everything.body["runs"]] == ["provision-db", "mail"]
 
 
+async def test_the_list_says_what_blocks_a_run(gateway: Gateway) -> None:
+    made = (await gateway.run("k1", input={})).body["run_id"]
+    await record(gateway.dsn, made, ("create", "succeeded"), ("nap", "opened"), ("~run", "blocked"))
+    async with await psycopg.AsyncConnection.connect(gateway.dsn, autocommit=True) as conn:
+        await conn.execute("update automation.live_runs set state = 'blocked' where run_id = %s", (made,))
+        await conn.execute(
+            "update automation.step_attempts set error_code = 'E_NONDETERMINISTIC_REPLAY' where status = 'blocked'"
+        )
+    for query in ("state=blocked", "step=nap"):
+        (listed,) = (await gateway.call("GET", f"/v1/automation/runs?{query}")).body["runs"]
+        assert (listed["current_step"], listed["error_code"]) == ("nap", "E_NONDETERMINISTIC_REPLAY")
+
+
 @pytest.mark.parametrize(
     "query",
     ["state=lost", "limit=0", "limit=x", "since=yesterday", "after=run_1", "state=failed&state=failed", "step=%00"],

@@ -50,6 +50,12 @@ def test_filters_are_the_services_to_judge(a44: Command, logged_in: RestService)
     assert query == {"state": "failed", "step": "pay", "workflow": "wf_x", "since": "48h", "limit": "50"}
 
 
+def test_an_exception_of_the_authors_is_told_by_its_name(a44: Command, logged_in: RestService) -> None:
+    error = {"code": "E_STEP_FAILED", "type": "KeyError", "message": "'skus'", "line": "ship.py:10"}
+    logged_in.state.records = [record(1, "pay", "failed") | {"error_code": "E_STEP_FAILED", "error": error}]
+    assert a44("automation", "show", RUN).out.rstrip().endswith("E_STEP_FAILED KeyError: 'skus' (ship.py:10)")
+
+
 def test_show_tells_what_came_too_late(a44: Command, logged_in: RestService) -> None:
     logged_in.state.records = [record(1, "pay", "lost"), record(2, "pay", "succeeded")]
     late = {

@@ -1,12 +1,15 @@
 """Where a run is, in words."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from processors.engine.moves import TERMINAL, RunStatus
 from processors.gateway.sentences import Place, sentence, standing_at
 from processors.ports.run_queries import AcceptedRun, Attempt, QueuePlace, Run
+from schemas.records import ErrorInfo
 
 NOW = datetime(2026, 7, 19, 14, 0, tzinfo=UTC)
 
@@ -113,6 +116,22 @@ def test_a_run_that_killed_its_hosts_says_in_which_step() -> None:
     assert worded.startswith("The step 'b' was lost with its worker at attempt 3, the last of its tries")
     let_go = [attempt(1, "b", "lost"), attempt(2, "b", "cancelled"), attempt(3, "~run", "ended")]
     assert standing_at(run(RunStatus.FAILED), let_go) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            ErrorInfo("E_CARD_DECLINED", "PermanentError", "declined", retryable=False),
+            "1, which is not tried again; the",
+        ),
+        (ErrorInfo("E_CARD_DECLINED", "RetryableError", "busy"), "1, the last of its tries; the"),
+    ],
+)
+def test_an_error_that_is_not_tried_again_is_not_called_the_last_of_many(error: ErrorInfo, words: str) -> None:
+    failed = replace(attempt(1, "pay", "failed", code=error.code), error=msgspec.json.encode(error).decode())
+    worded = sentence(run(RunStatus.FAILED, error_code=error.code, ended_at=NOW), Place(NOW, [failed]))
+    assert f"failed with E_CARD_DECLINED at attempt {words}" in worded
 
 
 def test_a_step_that_the_workflow_caught_is_not_blamed_for_its_end() -> None:

@@ -61,7 +61,7 @@ select count(*)
             and run_id >= 'run_' || automation.ulid_time(greatest(%(since)s::timestamptz - interval '2 days', 'epoch'))));
 
 -- name: list_runs
--- One page, newest first: the page is cut before the steps are looked at.
+-- One page, newest first: the page is cut before the steps are looked at. What blocks a run stands in its own record.
 with page as materialized (
     select run_id, generation, workflow_id, version, state, error_code, event_type, trigger_id, queue_id, lane,
            idempotency_key, partition_key, occurred_at, accepted_at, started_at, visible_at, ended_at
@@ -75,7 +75,8 @@ with page as materialized (
        and (%(after)s::text is null or run_id < %(after)s)
      order by run_id desc
      limit %(limit)s)
-select p.run_id, p.workflow_id, p.version, p.state, s.step_id as current_step, coalesce(p.error_code, s.error_code) as error_code,
+select p.run_id, p.workflow_id, p.version, p.state, s.step_id as current_step,
+       coalesce(p.error_code, b.error_code, s.error_code) as error_code,
        p.event_type, p.trigger_id, p.queue_id, p.lane, p.idempotency_key, p.partition_key, p.occurred_at,
        p.accepted_at, p.started_at, p.visible_at, p.ended_at
   from page p
@@ -91,13 +92,19 @@ select p.run_id, p.workflow_id, p.version, p.state, s.step_id as current_step, c
                    and b.seq > a.seq and b.status in ('succeeded', 'cancelled', 'skipped'))
          order by a.seq desc
          limit 1) s on true
+  left join lateral (
+        select a.error_code
+          from automation.step_attempts a
+         where p.state = 'blocked' and a.status = 'blocked' and a.run_id = p.run_id and a.generation = p.generation
+         order by a.seq desc
+         limit 1) b on true
  order by p.run_id desc;
 
 -- name: list_runs_at_step
 -- One page of the runs that stand at a step, newest first, with the count of all of them in each row.
 with standing as materialized (
     select p.run_id, p.workflow_id, p.version, p.state, s.step_id as current_step,
-           coalesce(p.error_code, s.error_code) as error_code, p.event_type, p.trigger_id, p.queue_id, p.lane,
+           coalesce(p.error_code, b.error_code, s.error_code) as error_code, p.event_type, p.trigger_id, p.queue_id, p.lane,
            p.idempotency_key, p.partition_key, p.occurred_at, p.accepted_at, p.started_at, p.visible_at, p.ended_at
       from automation.runs p
       cross join lateral (
@@ -112,6 +119,12 @@ with standing as materialized (
                        and b.seq > a.seq and b.status in ('succeeded', 'cancelled', 'skipped'))
              order by a.seq desc
              limit 1) s
+      left join lateral (
+            select a.error_code
+              from automation.step_attempts a
+             where p.state = 'blocked' and a.status = 'blocked' and a.run_id = p.run_id and a.generation = p.generation
+             order by a.seq desc
+             limit 1) b on true
      where p.project_id = %(project_id)s
        and s.step_id = %(step)s
        and (%(state)s::text is null or p.state = %(state)s)
