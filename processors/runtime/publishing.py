@@ -39,7 +39,6 @@ class VersionInForce:
 @dataclass(frozen=True, slots=True)
 class TriggerInForce:
     trigger_id: str
-    type_: str
     spec: str
     declared_by: str | None
 

@@ -95,9 +95,7 @@ def after(files: Mapping[str, str], before: InForce = NOTHING, *, dev: bool = Fa
         ),
     ]
     triggers = {name: row for name, row in before.triggers.items() if name not in made.removed}
-    triggers |= {
-        spec.id: TriggerInForce(spec.id, spec.type, spec.to_json(), declared_by(spec)) for spec in made.triggers
-    }
+    triggers |= {spec.id: TriggerInForce(spec.id, spec.to_json(), declared_by(spec)) for spec in made.triggers}
     queues = {**before.queues, **{s.id: (s.max_concurrency, s.ordering, s.max_attempts) for s in made.queues}}
     secrets = {
         name: SecretsInForce(known.last, None if name in made.without_secret else known.newest)

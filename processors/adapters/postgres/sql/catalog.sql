@@ -51,7 +51,7 @@ select definition_id, workflow_id, version, revision, checksum
 
 -- name: find_project_triggers
 -- A project's triggers, to compare with.
-select trigger_id, type as type_, spec, declared_by
+select trigger_id, spec, declared_by
   from automation.triggers
  where project_id = %(project_id)s;
 
