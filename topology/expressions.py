@@ -32,6 +32,12 @@ _WORK = 1_000_000  # same, by putting one value into a list several times in nes
 _SEARCHED = 4096  # bytes read where a regular expression comes from data, or may run once an item of a list
 
 _UNDECLARED = re.compile(r"undeclared reference to '(\w+)")
+_SLIPS = (  # what other languages write, by what the compiler says of it
+    (re.compile(r"recognition error at: '="), "equality is written `==`"),
+    (re.compile(r"recognition error at: '[&|]|input '(?:and|or)'", re.IGNORECASE), "and is written `&&`, or is `||`"),
+    (re.compile(r"recognition error at: '[\"']"), "this text is not closed"),
+    (re.compile(r"'<EOF>'"), "the expression ends too early"),
+)
 _MISSING = object()
 
 
@@ -250,7 +256,7 @@ def _advice(text: str, message: str, variables: Collection[str]) -> str:
         return "; a step id with dashes is written steps['reserve-funds']"
     unknown = _UNDECLARED.search(message)
     if unknown is None:
-        return ""
+        return next((f"; {advice}" for slip, advice in _SLIPS if slip.search(message)), "")
     if unknown[1] == "data":
         return "; `data` exists in filters and partition keys, elsewhere it is `input`"
     if unknown[1] == "input":

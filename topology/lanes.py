@@ -14,7 +14,12 @@ MAX_LANE = 255
 
 def lane_value(template: Template, scope: Mapping[str, Any]) -> str:
     """The lane's value as text. Raises Refused E_EXPRESSION."""
-    text = text_of(template.render(scope))
+    try:
+        text = text_of(template.render(scope))
+    except Refused as error:
+        raise Refused(
+            error.code, f"the partition key cannot be told: {error.message}", error.place, error.details
+        ) from error
     if not text.strip():
         raise Refused("E_EXPRESSION", "the partition key is empty; it must name the lane of the run")
     if len(text) > MAX_LANE:

@@ -158,13 +158,11 @@ def _profile_first(arguments: Sequence[str]) -> list[str]:
 
 
 def _report_usage(error: typer.TyperException, *, as_json: bool) -> None:
-    """Wrong arguments: the usage line, what was wrong, where the help is."""
-    if as_json:
-        report(Refused("E_INVALID_PARAMETER", error.format_message()), as_json=True)
-        return
+    """Wrong arguments: what was wrong, the usage line, where the help is."""
     context = getattr(error, "ctx", None)
-    if not error.message.startswith("Usage:"):
-        usage = f"{context.get_usage()}\nTry '{context.command_path} --help'.\n" if context else ""
-        sys.stderr.write(f"{usage}{error.format_message()}\n")
+    if not as_json and error.message.startswith("Usage:"):  # nothing was asked: the help itself
+        sys.stderr.write(error.message + "\n")
         return
-    sys.stderr.write(error.message + "\n")
+    report(Refused("E_INVALID_PARAMETER", error.format_message()), as_json=as_json)
+    if context is not None and not as_json:
+        sys.stderr.write(f"  {context.get_usage()}\n  {context.command_path} --help says more\n")

@@ -24,6 +24,7 @@ a44 automation run wf_invoice_settle --input '{"invoiceId":"inv_8812"}' \\
 _WITHOUT_END = "end"
 _STANDING = frozenset({"blocked", "awaiting_confirmation"})
 _NUMBER = re.compile(r"\d+(\.\d+)?")
+_MEANT_AS_NUMBER = re.compile(r"[-+.]?\d")  # 5s, -1: no name of a workflow, and no option
 _FIRST_WAIT = 2.0  # a short run answers within the request that starts it; a longer one shows its steps
 
 
@@ -35,7 +36,7 @@ class RunCommand(QuickCommand):
         for position, argument in enumerate(args):
             spread.append(argument)
             following = args[position + 1] if position + 1 < len(args) else ""
-            if argument == "--wait" and not _NUMBER.fullmatch(following):
+            if argument == "--wait" and not _MEANT_AS_NUMBER.match(following):
                 spread.append(_WITHOUT_END)
         return super().parse_args(ctx, spread)
 
@@ -109,7 +110,7 @@ def _wait_limit(wait: str | None) -> float | None:
     if wait == _WITHOUT_END:
         return float("inf")
     if not _NUMBER.fullmatch(wait):
-        raise typer.BadParameter(f"{wait!r} is not a number of seconds", param_hint="--wait")
+        raise typer.BadParameter(f"{wait!r} is not a number of seconds, such as 30", param_hint="--wait")
     return float(wait)
 
 

@@ -66,6 +66,7 @@ def test_wrong_arguments_name_the_option_and_where_the_help_is(a44: Command) -> 
     assert "--limit" in outcome.err
     assert "'many' is not a whole number" in outcome.err
     assert "a44 automation runs --help" in outcome.err
+    assert outcome.err.startswith("E_INVALID_PARAMETER  ")
     assert "from 1 to 10000" in a44("automation", "runs", "--limit", "0").err
 
 

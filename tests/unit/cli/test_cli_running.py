@@ -123,6 +123,14 @@ def test_wait_with_json_is_the_runs_document_with_its_numbers_as_recorded(a44: C
     assert '"price":1.10' in outcome.out
 
 
+@pytest.mark.parametrize("length", ["5s", "-1", "1e3"])
+def test_wait_takes_what_begins_as_a_number_for_one(a44: Command, logged_in: RestService, length: str) -> None:
+    outcome = start(a44, "--idempotency-key", "k", "--wait", length)
+    assert outcome.code == 2
+    assert f"--wait: '{length}' is not a number of seconds, such as 30" in outcome.err
+    assert not logged_in.state.seen
+
+
 def test_wait_takes_no_word_for_a_number(a44: Command, logged_in: RestService) -> None:
     outcome = start(a44, "--idempotency-key", "k", "--wait=soon")
     assert outcome.code == 2

@@ -163,6 +163,25 @@ def test_a_fault_has_its_offset(text: str, offset: int) -> None:
     assert (error.code, error.details["offset"]) == ("E_EXPRESSION", offset)
 
 
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("data.code = 'E_X'", "; equality is written `==`"),
+        ("data.a and data.b", "; and is written `&&`, or is `||`"),
+        ("data.a OR data.b", "; and is written `&&`, or is `||`"),
+        ("data.a & data.b", "; and is written `&&`, or is `||`"),
+        ("data.code == 'E_X", "; this text is not closed"),
+        ("data.a >", "; the expression ends too early"),
+        ("(data.a", "; the expression ends too early"),
+        ("data.a)", "expecting <EOF>"),
+    ],
+)
+def test_what_other_languages_write_is_told_as_it_is_written_here(text: str, advice: str) -> None:
+    with pytest.raises(Refused) as caught:
+        compile_filter(text)
+    assert caught.value.message.endswith(advice)
+
+
 def test_faults_name_the_way_out() -> None:
     assert "steps['reserve-funds']" in refusal("steps.reserve-funds.id").message
     with pytest.raises(Refused, match="elsewhere it is `input`"):

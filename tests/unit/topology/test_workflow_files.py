@@ -94,6 +94,13 @@ def test_a_compensation_that_will_not_run_is_warned_of() -> None:
     assert publish("".join(line for line in GUIDE.splitlines(True) if "compensate" not in line)).warnings == []
 
 
+def test_a_lane_that_cannot_be_told_is_refused_as_such() -> None:
+    (spec,) = publish(GUIDE).workflows
+    with pytest.raises(Refused, match=r"the partition key cannot be told: `input\.invoiceId`") as caught:
+        spec.lane_of({"input": {}})
+    assert caught.value.code == "E_EXPRESSION"
+
+
 def test_a_development_version_says_so() -> None:
     (spec,) = publish(GUIDE, dev=True).workflows
     assert spec.label == "3-dev"
