@@ -36,22 +36,22 @@ def fails(document):
     raise RetryableError("not yet", retry_after=0.3)
 
 
-@workflow("late-running", version=1, deadline="3s")
+@workflow("late-running", version=1, deadline="7s")
 async def running(ctx, input):
     await step.run("extract", timeout="200s", fn=lambda: works_long(input))
 
 
-@workflow("late-sleeping", version=1, deadline="3s")
+@workflow("late-sleeping", version=1, deadline="7s")
 async def sleeping(ctx, input):
     await step.sleep("cooldown", "2h")
 
 
-@workflow("late-retrying", version=1, deadline="3s")
+@workflow("late-retrying", version=1, deadline="7s")
 async def retrying(ctx, input):
     await step.run("extract", timeout="5s", retry={{"max": 1000, "base": "1s"}}, fn=lambda: fails(input))
 
 
-@workflow("late-backing-off", version=1, deadline="3s")
+@workflow("late-backing-off", version=1, deadline="7s")
 async def backing_off(ctx, input):
     def fails_for_long():
         note("extract", input)
@@ -60,7 +60,7 @@ async def backing_off(ctx, input):
     await step.run("extract", timeout="5s", retry={{"max": 3, "cap": "300s"}}, fn=fails_for_long)
 
 
-@workflow("late-blocked", version=1, deadline="3s")
+@workflow("late-blocked", version=1, deadline="7s")
 async def blocked(ctx, input):
     import asyncio
 
@@ -84,7 +84,7 @@ async def occupant(ctx, input):
 YAML = """
 name: late-yaml
 version: 1
-deadline: 3s
+deadline: 7s
 steps:
   - { id: cooldown, uses: sleep, duration: 2h }
 """

@@ -19,8 +19,16 @@ async def scraped(site: Site) -> dict[str, Samples]:
 
 
 async def moved(site: Site, before: dict[str, Samples], role: str, name: str, **labels: str) -> float:
-    place = sample(name, **labels)
-    return await site.measure(role, name, **labels) - before[role].get(place, 0.0)
+    """By how much, once it has moved: a role counts when it hears that a thing is done, and the log may tell sooner."""
+    begun, by = before[role].get(sample(name, **labels), 0.0), 0.0
+
+    async def has() -> bool:
+        nonlocal by
+        by = await site.measure(role, name, **labels) - begun
+        return by > 0
+
+    await until(has, f"{name} of {role} moves", PATIENCE)
+    return by
 
 
 async def test_each_role_tells_that_it_is_up_and_what_it_runs(site: Site) -> None:

@@ -176,10 +176,10 @@ async def test_a_blocked_loop_fails_the_step_at_its_timeout_and_names_the_line(
 async def test_a_loop_that_a_step_blocks_within_its_timeout_gives_up_the_neighbours_alone(
     with_settings: MakeScripted, shelf: Shelf
 ) -> None:
-    scripted = with_settings(quick(silence=1.5))
+    scripted = with_settings(quick(silence=3.0))
     idle = start(scripted, shelf, "run_1", "quick", auto=False)
     await scripted.until(lambda: "who" in idle.values)
-    blocking = start(scripted, shelf, "run_2", "block", seconds=5, timeout="30s")
+    blocking = start(scripted, shelf, "run_2", "block", seconds=8, timeout="30s")
     await scripted.until(lambda: idle.lost)
     assert "blocks the event loop of its host at flow.py:11" in (idle.lost or "")
     assert (blocking.lost, idle.suspected) == (None, False)
@@ -189,7 +189,7 @@ async def test_a_loop_that_a_step_blocks_within_its_timeout_gives_up_the_neighbo
 async def test_a_step_that_blocks_before_its_turn_was_told_is_lost_and_then_timed_out(
     with_settings: MakeScripted, shelf: Shelf
 ) -> None:
-    scripted = with_settings(quick(silence=1.5))
+    scripted = with_settings(quick(silence=3.0))
     shelf.put("""
 @workflow("t", version=1)
 async def body(ctx, input):
@@ -205,7 +205,7 @@ async def body(ctx, input):
 
 
 async def test_a_body_that_blocks_is_suspected_and_its_host_ended(with_settings: MakeScripted, shelf: Shelf) -> None:
-    scripted = with_settings(quick(silence=1.5))
+    scripted = with_settings(quick(silence=3.0))
     idle = start(scripted, shelf, "run_1", "quick", auto=False)
     await scripted.until(lambda: "who" in idle.values)
     body = start(scripted, shelf, "run_2", "body-blocks", seconds=60)
@@ -216,7 +216,7 @@ async def test_a_body_that_blocks_is_suspected_and_its_host_ended(with_settings:
 
 
 async def test_a_host_that_gives_no_sign_of_life_is_given_up(with_settings: MakeScripted, shelf: Shelf) -> None:
-    scripted = with_settings(quick(silence=1.5))
+    scripted = with_settings(quick(silence=3.0))
     idle = start(scripted, shelf, "run_1", "quick", auto=False)
     await scripted.until(lambda: "who" in idle.values)
     os.kill(pid_of(idle), signal.SIGSTOP)
@@ -241,10 +241,10 @@ async def body(ctx, input):
 
 
 async def test_a_loop_of_ours_that_was_held_up_blames_no_host(with_settings: MakeScripted, shelf: Shelf) -> None:
-    scripted = with_settings(quick(silence=1.2))
-    story = start(scripted, shelf, "run_1", "async", seconds=1, timeout="2s")
+    scripted = with_settings(quick(silence=2.5))
+    story = start(scripted, shelf, "run_1", "async", seconds=1, timeout="4s")
     await scripted.until(lambda: "who" in story.values)
-    time.sleep(3)  # noqa: ASYNC251 - this is what is tested
+    time.sleep(5)  # noqa: ASYNC251 - this is what is tested
     await asyncio.sleep(0)
     await scripted.until(lambda: story.end)
     assert not story.failures

@@ -162,9 +162,9 @@ async def test_a_host_that_was_withdrawn_before_waits_no_longer_for_what_it_owes
     with_settings: MakeScripted, shelf: Shelf, began: Path
 ) -> None:
     """A loop that a step blocks within its timeout: the host is to end when it is empty."""
-    scripted = with_settings(quick(silence=1.5))
-    pid = await flying(scripted, shelf, "run_1", "thread", began, seconds=60, timeout="6s")
-    await flying(scripted, shelf, "run_2", "block", began, seconds=4, timeout="30s")
+    scripted = with_settings(quick(silence=3.0))
+    pid = await flying(scripted, shelf, "run_1", "thread", began, seconds=60, timeout="9s")
+    await flying(scripted, shelf, "run_2", "block", began, seconds=7, timeout="30s")
     idle = start(scripted, shelf, "run_3", "quick", auto=False)
     await scripted.until(lambda: idle.lost)
     scripted.hosts.drop("run_1", 1)

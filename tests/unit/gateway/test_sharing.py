@@ -53,7 +53,7 @@ async def test_those_who_ask_while_a_question_is_under_way_share_the_next_one() 
 async def test_with_spacing_those_who_come_soon_after_a_question_share_the_next() -> None:
     source = Source()
     source.open.set()
-    lookup = SharedLookup(source, spacing=0.2)
+    lookup = SharedLookup(source, spacing=1.0)
     assert await lookup.get("a") is None
     later = []
     for key in "bcd":
