@@ -108,12 +108,11 @@ class Ingest:
         writing: asyncio.Task[None] | None = None
         try:
             for part in _parts(polled):
-                harvest = Harvest(topic)
                 going_on = [record for record in part if record.partition not in held]
-                await self._read(reader, self._follow(going_on, followed), harvest, held)
-                if writing is not None:
-                    await writing
-                writing = asyncio.create_task(self._write(harvest)) if harvest.reached else None
+                for harvest in await self._read(reader, topic, self._follow(going_on, followed), held):
+                    if writing is not None:
+                        await writing
+                    writing = asyncio.create_task(self._write(harvest)) if harvest.reached else None
             if writing is not None:
                 await writing
         finally:
@@ -122,16 +121,25 @@ class Ingest:
                 await asyncio.wait([writing])
         return held
 
-    async def _read(self, reader: Reader, steps: Sequence[_Step], harvest: Harvest, held: dict[int, Later]) -> None:
-        """Decide what becomes of each record. Behind one that cannot be read now, its partition stands still."""
-        sources = self._sources(harvest.topic, [step for step in steps if not step.is_behind_gap])
+    async def _read(
+        self, reader: Reader, topic: str, steps: Sequence[_Step], held: dict[int, Later]
+    ) -> Sequence[Harvest]:
+        """Decide what becomes of each record. Behind one that cannot be read now, its partition stands still. One
+        harvest, and another behind each record that has to know what became of one before it.
+        """
+        sources = self._sources(topic, [step for step in steps if not step.is_behind_gap])
         told = iter(zip(sources, await reader.read(sources), strict=True))
-        last: dict[int, _Step] = {}
+        harvest, last = Harvest(topic), dict[int, _Step]()
+        harvests = [harvest]
         for step in steps:
             found = None if step.is_behind_gap else next(told)
             partition = step.record.partition
             if partition in held:
                 continue
+            if found is not None and _depends(harvest, found[1]):
+                _close(harvest, last)
+                harvest, last = Harvest(topic), {}
+                harvests.append(harvest)
             if found is not None and not self._decide(harvest, reader, *found):
                 held[partition] = Later(step.record.offset, HOLD_SECONDS)
                 continue
@@ -139,8 +147,8 @@ class Ingest:
             if step.missing is not None:
                 harvest.missing[partition] = step.missing
                 self._tell_gap(step)
-        harvest.reached = {partition: Reached(one.record.offset + 1, one.followed) for partition, one in last.items()}
-        _fold_repetitions(harvest)
+        _close(harvest, last)
+        return harvests
 
     def _sources(self, topic: str, steps: Sequence[_Step]) -> list[Source]:
         if self._ladder.has(topic):
@@ -275,19 +283,38 @@ class Ingest:
             _log.warning("dead_letter", id=dead.dead_letter_id, code=dead.error_code, project_id=dead.project_id)
 
 
+def _depends(harvest: Harvest, read: Read) -> bool:
+    """Whether it says under another key, or with other data, what a record before it has said of its event: which of
+    them is its event's depends on whose those keys are, and that is known once the one before is written.
+    """
+    envelope = read.envelope
+    if read.accepted is not None or not isinstance(envelope, Envelope):
+        return False
+    first = harvest.events.get((envelope.project_id, envelope.id))
+    return (
+        first is not None
+        and first.accepted_at is None
+        and (first.idempotency_key, first.body_hash) != (envelope.idempotency_key, data_hash(envelope))
+    )
+
+
 def _is_first(harvest: Harvest, arrival: Arrival) -> bool:
     """Whether it decides what its event makes: the first that came through a door does, else the first of all."""
-    event, is_direct = event_of(arrival), arrival.accepted_at is None
-    came_through_door = harvest.events.get(event)
-    harvest.events[event] = came_through_door or not is_direct
-    return came_through_door is None or not (came_through_door or is_direct)
+    event = event_of(arrival)
+    first = harvest.events.setdefault(event, arrival)
+    if first is arrival:
+        return True
+    if first.accepted_at is not None or arrival.accepted_at is None:
+        return False
+    harvest.events[event] = arrival
+    harvest.runs = [run for run in harvest.runs if event_of(run) != event]
+    harvest.dead = [dead for dead in harvest.dead if (dead.project_id, dead.event_id) != event]
+    return True
 
 
-def _fold_repetitions(harvest: Harvest) -> None:
-    """A record that stands twice in a poll makes its runs, or is put off, once. Keys that repeat are the log's to
-    decide: which event a key belongs to is not known here.
-    """
-    harvest.runs = list({run.run_id: run for run in reversed(harvest.runs)}.values())[::-1]
+def _close(harvest: Harvest, last: Mapping[int, _Step]) -> None:
+    """How far it reaches. A record that stands twice in it is put off once."""
+    harvest.reached = {partition: Reached(one.record.offset + 1, one.followed) for partition, one in last.items()}
     harvest.postponed = list({letter.letter_id: letter for letter in harvest.postponed}.values())
 
 

@@ -112,8 +112,8 @@ class Committed(NamedTuple):
 @dataclass(slots=True)
 class Harvest:
     """Everything that one poll of one topic, the one that was read, became. `runs` name their arrival by project and
-    event id. `events` says by project and event id whether any of its arrivals came through a door; the first of those,
-    else the first of all, says what the event makes.
+    event id. `events` has by project and event id the arrival that says what the event makes: the first that came
+    through a door, else the first of all.
     `missing` is, by partition, the first of the relay's numbers that it has to send again; `filtered` is how often a
     filter let an event pass by, `misses` those times that are kept.
     """
@@ -125,7 +125,7 @@ class Harvest:
     postponed: list[Postponed] = field(default_factory=list)
     reached: dict[int, Reached] = field(default_factory=dict)
     missing: dict[int, int] = field(default_factory=dict)
-    events: dict[tuple[str, str], bool] = field(default_factory=dict)
+    events: dict[tuple[str, str], Arrival] = field(default_factory=dict)
     filtered: int = 0
     misses: list[FilterMiss] = field(default_factory=list)
 

@@ -218,6 +218,18 @@ async def test_what_direct_records_met_is_told_by_their_place(log: Log) -> None:
     assert len(await log.states()) == 3
 
 
+async def test_a_record_with_another_body_is_not_the_event_that_a_door_accepted(log: Log) -> None:
+    """It names that event and its key, and is read before it."""
+    await log.queue()
+    door, ingest, run = await log.door(), await begun(log), new_run(1)
+    await door.accept(published(run))
+    other = msgspec.structs.replace(run, input="[]")
+    await ingest.commit(harvest_of(other, direct=True, body="[]"))
+    assert await log.states() == {}
+    await ingest.commit(harvest_of(run, offset=1))
+    assert await log.states() == {run.run_id: "granted"}
+
+
 async def test_a_bad_record_is_buried_once(log: Log) -> None:
     ingest = await begun(log)
     for offset in range(2):

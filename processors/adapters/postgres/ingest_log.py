@@ -121,8 +121,8 @@ class PostgresIngestLog:
             names = ("letter_id", "topic", "partition_key", "headers", "value")
             batch.append((sql["postpone"], columns(harvest.postponed, names)))
         if harvest.runs:
-            accepted = {event_of(one): one.accepted_at for one in harvest.arrivals}
-            batch.append(create_runs(harvest.runs, [accepted[event_of(run)] for run in harvest.runs]))
+            doors = {event_of(one): one.accepted_at for one in harvest.arrivals if one.accepted_at is not None}
+            batch.append(create_runs(harvest.runs, [doors.get(event_of(run)) for run in harvest.runs]))
             batch.append(grant_ready(*queues_of(harvest.runs)))
             asked["grants"] = len(batch) - 1
             batch += note_bodies(harvest.runs)

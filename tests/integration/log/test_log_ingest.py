@@ -108,6 +108,17 @@ async def test_a_direct_record_with_the_key_of_a_door_s_event_makes_no_run(stage
     assert await stage.lab.rows("select from automation.dead_letters") == []
 
 
+async def test_an_event_is_what_its_door_accepted_whatever_stands_before_it_under_its_id(stage: Stage) -> None:
+    topic = Topic()
+    accepted = topic.event(data='{"lane":"accepted"}')
+    forged = topic.direct(id=accepted.id, data='{"lane":"forged"}', idempotency_key="other")
+    relayed = topic.record(encode_envelope(accepted), relayed=True)
+    await stage.ingest([forged, relayed, topic.direct(id=accepted.id, data='{"lane":"forged"}')])
+    (row,) = await stage.lab.rows("select input, idempotency_key, accepted_at from automation.live_runs")
+    assert (row["input"], row["idempotency_key"]) == (accepted.data, accepted.idempotency_key)
+    assert row["accepted_at"] == datetime.fromtimestamp(topic.millis / 1000, UTC)
+
+
 async def test_the_same_key_with_another_body_becomes_a_dead_letter(stage: Stage) -> None:
     topic = Topic()
     first = topic.direct(idempotency_key="order-1")

@@ -81,8 +81,8 @@ class MemoryIngestLog:
         now, queues = self._database.now(), queues_of(harvest.runs)
         tables.fold(queues)
         known = self._note_events(tables, xid, harvest, now)
-        accepted = {event_of(one): one.accepted_at for one in harvest.arrivals}
-        create_runs(tables, xid, harvest.runs, [accepted[event_of(run)] for run in harvest.runs], now)
+        doors = {event_of(one): one.accepted_at for one in harvest.arrivals if one.accepted_at is not None}
+        create_runs(tables, xid, harvest.runs, [doors.get(event_of(run)) for run in harvest.runs], now)
         grants = grant_ready(tables, queues, now)
         tables.misses |= {(one.project_id, one.trigger_id, one.event_id) for one in harvest.misses}
         buried = {
@@ -112,7 +112,9 @@ class MemoryIngestLog:
         known: dict[int, Known] = {}
         for place, one in enumerate(harvest.arrivals):
             row = tables.keys.get((one.project_id, one.idempotency_key))
-            if one.accepted_at is not None or (row is not None and row.event_id == one.event_id):
+            if one.accepted_at is not None or (
+                row is not None and row.event_id == one.event_id and row.body_hash == one.body_hash
+            ):
                 tables.inbox.setdefault(event_of(one), xid)
             if one.accepted_at is not None or row is None:
                 continue

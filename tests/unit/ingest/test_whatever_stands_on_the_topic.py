@@ -220,6 +220,43 @@ async def test_b10_a_hundred_records_of_one_new_key_make_one_run() -> None:
     assert len(stage.tables.live) == 1
 
 
+async def test_a_refused_record_makes_no_run_of_a_later_one_that_bears_the_same_id() -> None:
+    """The key of the first belongs to another event: it is a conflict. That of the second is its own."""
+    stage = await staged()
+    assert await told(stage, event()) == {"created": 1}
+    conflict = event(id="order-2", data={"amount": 900})
+    accepted = event(id="order-2", data={"amount": 700}, idempotency_key="order:2")
+    assert await told(stage, conflict, accepted) == {"conflict": 1, "created": 1}
+    assert [one.run.input for one in stage.tables.live.values()] == ['{"amount": 100}', '{"amount": 700}']
+    assert [one.raw for one in stage.letters] == [conflict]
+
+
+NAMED = st.builds(
+    lambda project, name, key, amount: event(project_id=project, id=name, idempotency_key=key, data={"amount": amount}),
+    st.sampled_from([PROJECT, "other"]),
+    st.sampled_from(["a", "b", "c"]),
+    st.sampled_from(["a", "b", "c"]),
+    st.sampled_from([1, 100, "much"]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(NAMED, min_size=2, max_size=8))
+async def test_what_records_come_to_does_not_depend_on_how_they_were_polled(values: list[bytes]) -> None:
+    at_once, by_itself = await staged(), await staged()
+    first = await told(at_once, *values)
+    each = [await told(by_itself, value) for value in values]
+    assert first == {name: sum(one.get(name, 0) for one in each) for name in {name for one in each for name in one}}
+    runs, others = (
+        [(one.run.event_id, one.run.idempotency_key, one.run.input) for one in stage.tables.live.values()]
+        for stage in (at_once, by_itself)
+    )
+    assert runs == others
+    assert [(one.error_code, one.raw) for one in at_once.letters] == [
+        (one.error_code, one.raw) for one in by_itself.letters
+    ]
+
+
 # whatever it is
 
 TEXTS = st.text(max_size=20)

@@ -61,7 +61,7 @@ with told as materialized (
     insert into automation.inbox (consumer, event_id)
     select 'ingest', t.event
       from told t
-     where not t.direct or t.is_own
+     where not t.direct or (t.is_own and not t.is_conflict)
      order by 2
         on conflict do nothing
     returning event_id
