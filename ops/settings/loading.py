@@ -22,7 +22,7 @@ from processors.ports import crash_points
 from schemas.errors import Refused
 
 DEFAULT_FILE = "a44.toml"
-_SECRET = frozenset({"master_key", "postgres_dsn"})
+_SECRET = frozenset({"master_key", "postgres_dsn", "storage_secret_key"})
 _READ_ELSEWHERE = ("A44_SECRET_", "A44_TEST_", "A44_CRASH_")
 _NOT_SETTINGS = frozenset({"A44_URL", "A44_TOKEN", "A44_PROJECT", "A44_PROFILE", "A44_HOME", "A44_CONFIG"})
 
@@ -111,7 +111,7 @@ def _explain(error: ErrorDetails, sources: Mapping[str, str], from_file: Mapping
         where, seen = variable, repr(os.environ[variable])
     else:
         where, seen = f"{name} in {file}", repr(from_file.get(name))
-    if name in _SECRET:
+    if name in _SECRET or "@" in seen:  # a password stands before it, where an address was meant
         seen = MASK
     return f"{where} is {seen}; expected {expected(name)}"
 

@@ -114,6 +114,23 @@ def test_a_variable_that_is_no_setting_is_a_warning_with_the_nearest_name(monkey
     assert "s3cret" not in warning
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        'schema_registry_url = "ftp://registry:s3cret@registry.example"',
+        'storage_url = "s4://key:s3cret@bucket"',
+        'kafka_bootstrap = "user:s3cret@kafka.example:9092"',
+        'storage_secret_key = ["s3cret"]',
+        'postgres_dsn = ["s3cret"]',
+    ],
+)
+def test_a_wrong_value_that_holds_a_secret_is_told_without_it(tmp_path: Path, line: str) -> None:
+    with pytest.raises(Refused) as caught:
+        load(write(tmp_path, line))
+    assert "is ********; expected" in caught.value.message
+    assert "s3cret" not in caught.value.message + json.dumps(caught.value.details)
+
+
 def test_secrets_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A44_MASTER_KEY", KEY)
     monkeypatch.setenv("A44_POSTGRES_DSN", DSN)
