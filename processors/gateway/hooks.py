@@ -20,7 +20,8 @@ from processors.gateway.signatures import seconds_off
 from processors.ports.catalog import CatalogSnapshot, Trigger
 from processors.ports.door import Acceptance
 from processors.runtime.event_schemas import check_data
-from processors.runtime.matching import WEBHOOK, EventScope, accepts, kept_miss, keyed, run_of, webhook_event_type
+from processors.runtime.matching import WEBHOOK, accepts, kept_miss, webhook_event_type
+from processors.runtime.new_runs import EventScope, keyed, run_of
 from schemas import strict_json
 from schemas.envelope import Envelope, encode_envelope, referring
 from schemas.errors import Refused

@@ -16,7 +16,7 @@ from processors.ports.catalog import CatalogSnapshot
 from processors.ports.door import Acceptance, Outcome
 from processors.ports.tokens import WRITE
 from processors.runtime.event_schemas import check_data
-from processors.runtime.matching import manual_run
+from processors.runtime.new_runs import manual_run
 from schemas.errors import Refused
 from schemas.ids import new_event_id
 from schemas.stored_bodies import standing_for

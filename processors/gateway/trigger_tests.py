@@ -12,7 +12,7 @@ from processors.ports.catalog import CatalogSnapshot
 from processors.ports.tokens import READ
 from processors.runtime.event_schemas import unfitness
 from processors.runtime.explaining import Verdict, explain
-from processors.runtime.matching import iso
+from processors.runtime.new_runs import iso
 from schemas.envelope import Envelope, checked
 from schemas.errors import Refused
 from schemas.ids import new_event_id

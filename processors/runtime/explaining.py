@@ -6,7 +6,8 @@ from typing import NamedTuple
 from processors.ports.catalog import CatalogSnapshot, Trigger
 from processors.ports.runs import NewRun
 from processors.runtime.event_schemas import unfitness
-from processors.runtime.matching import EventScope, Miss, asked, takes
+from processors.runtime.matching import Miss, asked, takes
+from processors.runtime.new_runs import EventScope
 from schemas.envelope import Envelope
 from schemas.errors import Refused
 

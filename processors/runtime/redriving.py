@@ -18,7 +18,8 @@ import msgspec
 from processors.ports.catalog import CatalogSnapshot
 from processors.ports.redrives import Candidate, DueRedrive, NotRedriven, Redriven, Step, WaitingLetter
 from processors.ports.runs import NewRun
-from processors.runtime.matching import WEBHOOK, EventScope, Miss, asked, run_again, scope_of, stale_at
+from processors.runtime.matching import WEBHOOK, Miss, asked
+from processors.runtime.new_runs import EventScope, run_again, scope_of, stale_at
 from schemas.envelope import Envelope, decode_envelope, redriven, reference_of
 from schemas.errors import Place, Refused, Unavailable
 from schemas.stored_bodies import Reference

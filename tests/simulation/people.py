@@ -8,7 +8,7 @@ from processors.adapters.postgres.wakeups import Channel
 from processors.ports.door import Acceptance, Answer
 from processors.ports.journal import Mail
 from processors.ports.streams import Delivery, Outgoing
-from processors.runtime.matching import iso, manual_run
+from processors.runtime.new_runs import iso, manual_run
 from schemas.envelope import Envelope, body_hash, encode_envelope, referring
 from schemas.errors import Unavailable
 from schemas.ids import new_event_id

@@ -9,7 +9,8 @@ from msgspec.structs import asdict
 from processors.ports.catalog import CatalogSnapshot
 from processors.ports.runs import NewRun
 from processors.runtime.explaining import explain
-from processors.runtime.matching import EventScope, Miss, manual_run, match, run_of, webhook_event_type
+from processors.runtime.matching import Miss, match, webhook_event_type
+from processors.runtime.new_runs import EventScope, manual_run, run_of
 from schemas.envelope import Envelope
 from schemas.errors import Refused
 from schemas.ids import event_millis, new_event_id, run_id
