@@ -40,6 +40,7 @@ class Place:
     group: str
     stall_seconds: float = 30.0
     join_seconds: float = 20.0
+    session_seconds: float = 6.0
 
     def settings(self, client: str = "reader") -> ConsumerSettings:
         return ConsumerSettings(
@@ -50,6 +51,7 @@ class Place:
             metadata_max_age=1.0,
             stall_seconds=self.stall_seconds,
             join_seconds=self.join_seconds,
+            session_timeout=self.session_seconds,
         )
 
 

@@ -156,6 +156,7 @@ class Stage:
         self.specs = [self.spec]
         self.admin = KafkaAdmin(bootstrap, "relay-test-admin")
         self.measures = Measures()
+        self.lease = LEASE
         self._consumer: confluent_kafka.Consumer | None = None
         self._seen: list[Published] = []
 
@@ -174,7 +175,7 @@ class Stage:
         """A running relay; leaving the block stops it properly unless the test cancelled it."""
         producer = KafkaProducer(self.bootstrap, f"relay-{owner}")
         stop = asyncio.Event()
-        async with open_relay_store(self.dsn, lease=LEASE) as store:
+        async with open_relay_store(self.dsn, lease=self.lease) as store:
             task = asyncio.create_task(
                 run_relay(
                     wrap_store(store),

@@ -197,20 +197,22 @@ def test_a_command_whose_output_is_closed_still_ends_well(service: RestService, 
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def heed_interrupts() -> None:
-    """A suite that a shell has put into the background passes on that Ctrl-C is not for it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+# A suite that a shell has put into the background passes on that Ctrl-C is not for it.
+HEEDING_INTERRUPTS = (
+    sys.executable,
+    "-c",
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])",
+)
 
 
 def test_ctrl_c_ends_a_command_without_a_traceback(service: RestService, tmp_path: Path) -> None:
     service.state.records = [record(1, "pay")]
     service.state.end_state = None
     with subprocess.Popen(
-        [*A44, "automation", "logs", RUN, "--follow"],
+        [*HEEDING_INTERRUPTS, *A44, "automation", "logs", RUN, "--follow"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(tmp_path, service),
-        preexec_fn=heed_interrupts,  # noqa: PLW1509  it takes no lock
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
