@@ -14,7 +14,7 @@ from topology.code_workflows.bundles import Bundle
 from topology.code_workflows.declarations import declares_workflow
 from topology.code_workflows.files import read_code_file
 from topology.code_workflows.source import PythonFile, read_python
-from topology.collection import collect
+from topology.collection import MAX_FILES, collect
 from topology.connectors import ConnectorSpec
 from topology.event_types import EventTypeSpec
 from topology.parts import Parts, Source, id_of
@@ -29,7 +29,6 @@ from topology.yaml_source import Document, read_yaml
 
 __all__ = ["KnownNames", "Publication", "check_references", "collect", "read_files"]
 
-MAX_FILES = 1000
 Part = TypeVar("Part", int, str)
 
 _WORKFLOW_KEYS = frozenset({"name", "steps", "version"})
