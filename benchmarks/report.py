@@ -19,6 +19,7 @@ COSTS = {
     "rest_cpu_s_per_1000_by_part": "through REST",
     "floor_cpu_s_per_1000_by_part": "bare path",
 }
+BUSY = 0.2  # cores; with more of them taken, what is counted by the second is not the machine's
 CORES = {"w3_cores": "through Kafka", "rest_cores": "through REST", "floor_cores": "bare path"}
 IN_A_ROW = {
     "idle_core_percent_by_part": "Idle, % of a core",
@@ -51,6 +52,13 @@ def show(console: Console, result: Figures) -> None:
         for row in sheet.rows:
             table.add_row(*row, style=STYLES.get(row[-1]))
         console.print(table)
+    taken = max((result[name]["others"] + result[name]["stolen"] for name in CORES if name in result), default=0.0)
+    if taken > BUSY:
+        console.print(
+            f"Others took {taken:.1f} cores meanwhile: numbers by the second and times say little of this machine. "
+            "Measure again when it is idle.",
+            style="yellow",
+        )
     for name, reason in result.get("not_measured", {}).items():
         console.print(f"not measured: {name}: {reason}", style="bold red", markup=False, soft_wrap=True)
 

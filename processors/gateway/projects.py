@@ -89,7 +89,7 @@ def _checked(fields: ProjectFields) -> dict[str, float | None]:
         if isinstance(value, float) and not (value > 0 and least <= value <= most):
             raise Refused(
                 "E_INVALID_PARAMETER",
-                f"{name} is {value:g}; expected {wanted}, at most {most:g}, or null for the installation's",
+                f"{name} is {value:g}; expected {wanted}, at most {most:.0f}, or null for the installation's",
                 details={"field": name},
             )
         told[name] = value if isinstance(value, float) else None

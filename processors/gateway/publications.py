@@ -14,6 +14,8 @@ from processors.ports.tokens import READ, WRITE
 from processors.runtime.matching import WEBHOOK
 from schemas.errors import Refused
 
+_LISTED = "; `a44 automation triggers` lists them"
+
 
 class PublicationFields(msgspec.Struct, forbid_unknown_fields=True):
     """`files` holds texts by relative path; `dev` makes revisions instead of versions."""
@@ -123,7 +125,7 @@ class Publications:
         trigger_id = request.match_info["trigger"]
         limit = whole_parameter(request, "limit", 50, 500)
         if (token.project_id, trigger_id) not in (await self._parts.current.get()).triggers:
-            raise Refused("E_TRIGGER_NOT_FOUND", f"{trigger_id[:80]!r} is no trigger of this project")
+            raise Refused("E_TRIGGER_NOT_FOUND", f"{trigger_id[:80]!r} is no trigger of this project{_LISTED}")
         found = await self._parts.catalog.misses(token.project_id, trigger_id, limit)
         shown = ("event_id", "event_type", "idempotency_key", "occurred_at", "missed_at")
         return json_response([{name: getattr(one, name) for name in shown} for one in found])
@@ -154,7 +156,7 @@ class Publications:
         trigger_id = request.match_info["trigger"]
         trigger = (await self._parts.current.get()).triggers.get((project_id, trigger_id))
         if trigger is None or trigger.type != WEBHOOK:
-            raise Refused("E_TRIGGER_NOT_FOUND", f"{trigger_id[:80]!r} is no webhook trigger of this project")
+            raise Refused("E_TRIGGER_NOT_FOUND", f"{trigger_id[:80]!r} is no webhook trigger of this project{_LISTED}")
         return trigger
 
 

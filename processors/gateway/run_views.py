@@ -61,7 +61,9 @@ class RunViews:
         body = await read_body(request, parts.limits.body, parts.limits.body_seconds)
         reason = read_fields(body, CancelFields).reason[:_MAX_REASON] if body.strip() else ""
         if not is_run_id(run_id):
-            raise Refused("E_RUN_NOT_FOUND", f"{run_id[:80]!r} is no run of this project")
+            raise Refused(
+                "E_RUN_NOT_FOUND", f"{run_id[:80]!r} is no run of this project; `a44 automation runs` lists them"
+            )
         await parts.queries.request_cancel(token.project_id, run_id, reason, token.token_id)
         return json_response({"run_id": run_id, "status": "cancelling"}, 202)
 

@@ -200,7 +200,7 @@ async def _lock(conn: AsyncConnection[TupleRow], sql: Mapping[str, str], paramet
         )
     if await (await conn.execute(sql["find_accepted"], parameters)).fetchone() is not None:
         raise Unavailable("E_UNAVAILABLE", f"{run_id} is accepted and not made yet; cancel it in a moment")
-    raise Refused("E_RUN_NOT_FOUND", f"{run_id} is no run of this project")
+    raise Refused("E_RUN_NOT_FOUND", f"{run_id} is no run of this project; `a44 automation runs` lists them")
 
 
 def _of(project_id: str, run_id: str) -> dict[str, str]:

@@ -72,7 +72,7 @@ async def test_what_is_set_is_in_force_at_the_doors_and_in_the_audit_log(gateway
         ({"dedup_window_hours": 72.5}, "dedup_window_hours is 72.5; expected hours above 0, at most 72"),
         ({"dedup_window_hours": 0}, "dedup_window_hours is 0; expected"),
         ({"dedup_window_hours": 48, "events_per_second": -1}, "events_per_second is -1; expected"),
-        ({"events_per_second": 1e300}, "at most 1e+06"),
+        ({"events_per_second": 1e300}, "at most 1000000, or null"),
         ({"redrive_rate": 0}, "redrive_rate is 0; expected letters a second from 0.001, at most 100000"),
         ({"redrive_rate": 1e-9}, "redrive_rate is 1e-09; expected letters a second from 0.001, at most 100000"),
         ({"dedup_window_hours": "48"}, "dedup_window_hours"),

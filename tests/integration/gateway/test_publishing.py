@@ -250,3 +250,4 @@ async def test_signing_gives_headers_that_the_door_takes_and_never_the_secret(ga
     assert answer.status == 202
     unknown = await gateway.call("POST", "/v1/automation/triggers/trg_invoice_settle_event/sign", data=body)
     assert (unknown.status, unknown.code) == (404, "E_TRIGGER_NOT_FOUND")
+    assert unknown.body["detail"].endswith("`a44 automation triggers` lists them")

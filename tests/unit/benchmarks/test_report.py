@@ -60,6 +60,13 @@ def test_a_figure_that_could_not_be_measured_has_its_line() -> None:
     assert "TimeoutError: [no] answer" in text
 
 
+def test_a_machine_that_was_not_ours_alone_is_named_as_such() -> None:
+    cores = {"ours": 1.1, "others": 0.6, "stolen": 0.1, "disk": 0.0, "idle": 0.2}
+    busy, alone = cores, cores | {"others": 0.05, "stolen": 0.0}
+    assert "Others took 0.7 cores meanwhile" in printed(result([{**ROUNDS[0], "w3_cores": busy}]))
+    assert "Others took" not in printed(result([{**ROUNDS[0], "w3_cores": alone}]))
+
+
 def test_peers_have_their_tables_when_they_were_measured() -> None:
     assert [sheet.title for sheet in sheets(result(ROUNDS))] == ["Figures", "CPU seconds per 1,000 runs"]
     beside = {"restate_per_s": 400.0, "restate_alone_p50_ms": 9.0, "restate_alone_p99_ms": 15.0}
