@@ -59,7 +59,7 @@ bench: $(STAMP) ## every figure three times, beside the bare path, in about ten 
 bench-quick: $(STAMP) ## the same figures once, in about a minute
 	@$(BIN)/python -m benchmarks --quick $(if $(WRITE),--write)
 
-bench-peers: $(STAMP) .a44/peers/.installed ## Restate, DBOS and Temporal at the same work in the same minutes (npm for Restate); from then on `bench` has them too
+bench-peers: $(STAMP) .a44/peers/.installed ## Restate, DBOS and Temporal at the same work in the same minutes (npm for Restate); from then on `bench` has the nearest two
 	@$(BIN)/python -m benchmarks --only floor kafka rest restate dbos_in_process dbos_queue temporal_in_memory temporal_file
 
 .a44/peers/.installed: benchmarks/peers/install.sh benchmarks/peers/requirements.txt
