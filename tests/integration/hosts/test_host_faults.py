@@ -44,7 +44,7 @@ async def body(ctx, input):
     async def last(): return 1
     a = step.run("a", timeout="5s", fn=last)
     def dies():
-        time.sleep(0.2)
+        time.sleep(1)
         os._exit(5)
     b = step.run("b", timeout="5s", fn=dies)
     await asyncio.gather(a, b)

@@ -53,6 +53,16 @@ def began(tmp_path: Path) -> Path:
     return tmp_path / "began"
 
 
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    """The file that a thread's function waits for."""
+    return tmp_path / "release"
+
+
+def let_go(release: Path) -> None:
+    release.touch()
+
+
 async def flying(scripted: Scripted, shelf: Shelf, run_id: str, what: str, began: Path, **more: object) -> int:
     """A run with an attempt of step `a` in flight, begun if it is a thread's; the pid of its host."""
     story = start(scripted, shelf, run_id, what, began=str(began), **more)
@@ -69,10 +79,11 @@ async def started(scripted: Scripted, began: Path) -> None:
 
 
 async def test_a_thread_of_a_dropped_run_tells_late_what_it_came_to(
-    scripted: Scripted, shelf: Shelf, began: Path
+    scripted: Scripted, shelf: Shelf, began: Path, release: Path
 ) -> None:
-    await flying(scripted, shelf, "run_1", "thread", began, seconds=2)
+    await flying(scripted, shelf, "run_1", "thread", began, release=str(release))
     scripted.hosts.drop("run_1", 1)
+    let_go(release)
     await scripted.until(lambda: scripted.lates)
     assert scripted.lates == [("run_1", 1, "a", 1, "succeeded", '"slept"', None)]
     assert "a" not in scripted.stories["run_1"].values
@@ -105,11 +116,14 @@ async def body(ctx, input):
     assert (status, value, error and error.type) == ("failed", None, "ValueError")
 
 
-async def test_an_attempt_that_was_stopped_has_nothing_to_tell(scripted: Scripted, shelf: Shelf, began: Path) -> None:
+async def test_an_attempt_that_was_stopped_has_nothing_to_tell(
+    scripted: Scripted, shelf: Shelf, began: Path, release: Path
+) -> None:
     await flying(scripted, shelf, "run_1", "async", began, seconds=50)
-    await flying(scripted, shelf, "run_2", "thread", began, seconds=2)
+    await flying(scripted, shelf, "run_2", "thread", began, release=str(release))
     scripted.hosts.drop("run_1", 1)
     scripted.hosts.drop("run_2", 1)
+    let_go(release)
     await scripted.until(lambda: scripted.lates)
     assert [late[0] for late in scripted.lates] == ["run_2"]
 
@@ -129,22 +143,24 @@ async def test_a_result_that_was_on_its_way_when_the_run_was_dropped_is_late(scr
 
 
 async def test_an_earlier_life_in_the_same_host_tells_late_and_holds_the_next_one_back(
-    scripted: Scripted, shelf: Shelf, began: Path
+    scripted: Scripted, shelf: Shelf, began: Path, release: Path
 ) -> None:
-    await flying(scripted, shelf, "run_1", "thread", began, seconds=2)
+    await flying(scripted, shelf, "run_1", "thread", began, release=str(release))
     story = scripted.stories["run_1"]
     again = scripted.start("run_1", 1, fence=2, given=story.start.input, history=story.history, go=False, auto=False)
     await scripted.until(lambda: again.turns)
     scripted.run_step("run_1", "a", 2, 20.0)
+    let_go(release)
     await scripted.until(lambda: "a" in again.values)
     assert scripted.lates == [("run_1", 1, "a", 1, "succeeded", '"slept"', None)]
 
 
 async def test_a_host_stays_for_what_it_owes_and_goes_when_that_has_come(
-    scripted: Scripted, shelf: Shelf, began: Path
+    scripted: Scripted, shelf: Shelf, began: Path, release: Path
 ) -> None:
-    pid = await flying(scripted, shelf, "run_1", "thread", began, seconds=2, losses=1)
+    pid = await flying(scripted, shelf, "run_1", "thread", began, release=str(release), losses=1)
     scripted.hosts.drop("run_1", 1)
+    let_go(release)
     await scripted.until(lambda: scripted.lates)
     await until(lambda: is_gone(pid), "a host for suspects ends when it is empty")
 
