@@ -30,6 +30,12 @@ def test_the_failure_of_a_step_is_its_own(host: StepHost, kind: str):
     assert host.receive_type("DONE")["run"] == "neighbour"
 
 
+@pytest.mark.parametrize("kind", ["a_proxy", "its_members_alone"])
+def test_what_lets_itself_be_called_is_called_whatever_else_it_does_not_tell(host: StepHost, kind: str):
+    for number in range(2):
+        assert outcome(host, kind, f"run_{number}")["value"] == '"called"'
+
+
 def test_a_step_that_stops_the_loop_stops_nobody(host: StepHost):
     assert outcome(host, "stops_the_loop", "run_1")["value"] == '"went on"'
     host.start("lets-a-generator-go", run="run_2")

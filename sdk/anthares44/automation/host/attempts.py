@@ -113,10 +113,13 @@ class StepRunner:
     # -- on the loop --------------------------------------------------------------------------------
 
     def _belongs_on_loop(self, fn: Callable[[], Any]) -> bool:
-        code = getattr(fn, "__code__", None) or _code_of(fn)
-        if code is None:
-            return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
-        return bool(code.co_flags & inspect.CO_COROUTINE) or id(code) in self._awaited
+        try:
+            code = getattr(fn, "__code__", None) or _code_of(fn)
+            if code is None:
+                return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
+            return bool(code.co_flags & inspect.CO_COROUTINE) or id(code) in self._awaited
+        except Exception:  # noqa: BLE001 - what does not let itself be looked at is called all the same, in a thread
+            return False
 
     def _start_task(self, attempt: Attempt, context: Context, awaitable: Awaitable[Any] | None) -> None:
         driven = _Metered(self._drive(attempt, awaitable), attempt, self)
@@ -264,10 +267,13 @@ _TIMER_SLACK = 0.001
 
 def _code_of(fn: Any) -> CodeType | None:
     """The code that a call of `fn` runs first, where it is Python code."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    code = getattr(fn, "__code__", None)
-    return code if isinstance(code, CodeType) else None
+    try:
+        while isinstance(fn, functools.partial):
+            fn = fn.func
+        code = getattr(fn, "__code__", None)
+        return code if isinstance(code, CodeType) else None
+    except Exception:  # noqa: BLE001 - an object of the author's may answer with whatever it likes
+        return None
 
 
 class _Metered(Coroutine[Any, Any, None]):

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable
 from typing import Never
 
-from anthares44.automation.errors import bounded
+from anthares44.automation.errors import bounded, shown
 from anthares44.automation.wire import CREDIT_BYTES, FrameDecoder, Message, Outbox, WireError, encode_frame, to_bytes
 
 EXIT_DRAINED, EXIT_BROKEN = 0, 70
@@ -86,7 +86,7 @@ class Link:
     def broken(self, whose: str, error: BaseException) -> Never:
         """End a process that cannot go on: the other side broke the protocol, or we have a fault."""
         traceback.print_exception(error)
-        self.finish(bounded(f"{whose}: {error!r}", _REASON_BYTES), EXIT_BROKEN)
+        self.finish(bounded(f"{whose}: {shown(error)}", _REASON_BYTES), EXIT_BROKEN)
 
     def finish(self, reason: str, code: int) -> Never:
         """Send what waits and BYE, then end the process."""

@@ -34,6 +34,21 @@ class Unbound:
     def __class__(self):
         raise RuntimeError("nothing is bound here")
 
+    def __call__(self):
+        return "called"
+
+
+class Fields(dict):
+    """Its members as attributes, and no others."""
+
+    __getattr__ = dict.__getitem__
+
+    def __call__(self):
+        async def later():
+            return "called"
+
+        return later()
+
 
 async def exits():
     sys.exit(3)
@@ -76,7 +91,7 @@ KINDS = {
         blocks_with_a_proxy,
         naps,
     )
-}
+} | {"a_proxy": Unbound(), "its_members_alone": Fields()}
 
 
 @workflow("careless", version=1)
