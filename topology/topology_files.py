@@ -11,7 +11,7 @@ from topology.parts import Parts, Source
 from topology.problems import Problems, shown, validate
 from topology.queues import DEFAULT_QUEUE, QueueSpec
 from topology.references import Reference
-from topology.triggers import ITEMS, LATER_TYPE, EventItem, TriggerSpec, WebhookItem
+from topology.triggers import ITEMS, LATER_TYPE, EventItem, ScheduleItem, TriggerSpec, WebhookItem
 from topology.yaml_source import Document, Path
 
 PREFIXES: Mapping[str, str] = {"triggers": "trg_", "connectors": "con_", "queues": "q_"}
@@ -102,11 +102,7 @@ def _read_queue(document: Document, path: Path, item: Any, parts: Parts) -> None
 def _read_trigger(document: Document, path: Path, item: Any, parts: Parts) -> None:
     kind = item.get("type")
     if kind == LATER_TYPE:
-        found = (
-            f"triggers of type `{LATER_TYPE}` are not available in this version; event, webhook and manual are: "
-            "let a cron of yours call `a44 automation run`, with a key made from the day or the hour"
-        )
-        raise _problem(document, (*path, "type"), found)
+        raise _later(document, path, item)
     if kind not in ITEMS:
         near = hint(kind, ITEMS) if isinstance(kind, str) else f"; known are {', '.join(ITEMS)}"
         raise _problem(document, (*path, "type"), f"a trigger's `type` is not {shown(kind)}{near}")
@@ -118,6 +114,20 @@ def _read_trigger(document: Document, path: Path, item: Any, parts: Parts) -> No
     parts.declared.append((trigger, document.place((*path, "id"))))
     place = document.place((*path, "version" if read.version else "workflow"))
     parts.references.append(Reference("workflow", read.workflow, place, read.version))
+
+
+def _later(document: Document, path: Path, item: Any) -> Problems:
+    """All that is wrong with a schedule, and that it cannot be used yet: nobody mends it only to learn that."""
+    unavailable = (
+        f"triggers of type `{LATER_TYPE}` are not available in this version; event, webhook and manual are: "
+        "let a cron of yours call `a44 automation run`, with a key made from the day or the hour"
+    )
+    problems = _problem(document, (*path, "type"), unavailable)
+    try:
+        validate(ScheduleItem, item, document, path)
+    except Problems as faults:
+        problems.errors[:0] = faults.errors
+    return problems
 
 
 def _problem(document: Document, path: Path, message: str) -> Problems:

@@ -1,6 +1,6 @@
 """Triggers: which origin starts which workflow. Items of a topology file, or `trigger` of a workflow file.
 
-Schedules belong to a later version, and are refused before anything else about them is judged.
+Schedules are read and checked, and refused whatever they say: they belong to a later version.
 """
 
 from collections.abc import Mapping
@@ -115,6 +115,21 @@ class WebhookItem(_Item):
 
 class ManualItem(_Item):
     type: Literal["manual"]
+
+
+class CatchUp(Spec):
+    enabled: StrictBool = True
+    max_occurrences: Annotated[StrictInt, Field(ge=0, le=10_000)] = 1
+    max_age: Length | None = None
+
+
+class ScheduleItem(_Item):
+    type: Literal["schedule"]
+    cron: Annotated[Line, Field(pattern=r"^\s*(\S+\s+){4}\S+\s*$")]
+    tz: Line
+    dst_policy: Literal["skip-nonexistent", "run-once", "run-twice"] = "skip-nonexistent"
+    overlap: Literal["skip", "queue", "allow"] = "skip"
+    catch_up: CatchUp = CatchUp()
 
 
 ITEMS: Mapping[str, type[_Item]] = {

@@ -128,6 +128,6 @@ async def test_ctrl_c_during_the_start_is_answered_at_once_and_leaves_nothing(fo
     async with dev(folder) as session:
         await session.hears("starting postgres")
         session.process.send_signal(signal.SIGINT)
-        await session.hears("stopping ...")
+        await session.hears("stopping ...", 3)
         assert await asyncio.wait_for(session.process.wait(), 60) == 0
         assert "A44_TOKEN" not in session.said

@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 
-from processors.executor.executor import DRAIN_SECONDS
 from tests.integration.executor.scripted_bodies import Act
 from tests.integration.executor.works import Working, Works
 from tests.support.waiting import until
@@ -151,7 +150,8 @@ async def test_an_executor_gets_over_a_broken_connection(works: Works) -> None:
 async def test_a_stop_lets_what_is_in_flight_land_and_gives_the_rest_back(
     works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("processors.executor.executor.DRAIN_SECONDS", 3.0)
+    drain = 3.0
+    monkeypatch.setattr("processors.executor.executor.DRAIN_SECONDS", drain)
     works.script = THREE
     await works.lab.queue()
     first = await works.executor()
@@ -165,8 +165,9 @@ async def test_a_stop_lets_what_is_in_flight_land_and_gives_the_rest_back(
     await until(lambda: sum(first.bodies.begun.values()) == 7, "all are at their gates", 10)
     stopping = asyncio.create_task(first.stop())
     first.bodies.gates["charge"].set()
-    async with asyncio.timeout(30):  # one that does not end is not waited for
-        await stopping
+    began = time.monotonic()
+    await stopping  # though one of them does not end
+    assert time.monotonic() - began < 3 * drain
     assert await works.lab.states() == {"granted": 4}
     rows = await works.lab.rows("select run_id, owner_lost, fence from automation.live_runs order by run_id")
     assert [(row["owner_lost"], row["fence"]) for row in rows] == [(False, 2)] * 3 + [(True, 2)]
@@ -180,13 +181,15 @@ async def test_a_stop_lets_what_is_in_flight_land_and_gives_the_rest_back(
     assert second.bodies.begun[runs[0].run_id, "charge"] == 0
 
 
-async def test_a_stop_with_nothing_in_flight_is_quick(works: Works) -> None:
+async def test_a_stop_with_nothing_in_flight_is_quick(works: Works, monkeypatch: pytest.MonkeyPatch) -> None:
+    drain = 60.0
+    monkeypatch.setattr("processors.executor.executor.DRAIN_SECONDS", drain)
     works.script = THREE
     await works.lab.queue()
     working = await works.executor()
     began = time.monotonic()
     await working.stop()
-    assert time.monotonic() - began < DRAIN_SECONDS
+    assert time.monotonic() - began < drain / 6
     assert await works.lab.column("select alive from automation.sessions") == [False]
 
 

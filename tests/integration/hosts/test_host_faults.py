@@ -1,5 +1,6 @@
 """Hosts that die, flood and lie, and bundles that cannot be imported: what the executor is told."""
 
+import json
 import os
 import signal
 import time
@@ -37,19 +38,22 @@ async def test_a_step_that_ends_its_process_is_lost_with_its_neighbours(scripted
     assert "exit code 5" in (poison.lost or "")
 
 
-async def test_results_sent_before_the_death_still_count(scripted: Scripted, shelf: Shelf) -> None:
+async def test_results_sent_before_the_death_still_count(scripted: Scripted, shelf: Shelf, tmp_path: Path) -> None:
     shelf.put("""
 @workflow("t", version=1)
 async def body(ctx, input):
     async def last(): return 1
     a = step.run("a", timeout="5s", fn=last)
     def dies():
-        time.sleep(1)
+        while not os.path.exists(input): time.sleep(0.01)
         os._exit(5)
     b = step.run("b", timeout="5s", fn=dies)
     await asyncio.gather(a, b)
 """)
-    story = scripted.start("run_1", 1, auto=False)
+    told = tmp_path / "told"
+    story = scripted.start("run_1", 1, given=json.dumps(str(told)), auto=False)
+    await scripted.until(lambda: "a" in story.values)
+    told.touch()
     await scripted.until(lambda: story.lost)
     assert story.values == {"a": "1"}
 
@@ -196,7 +200,10 @@ async def body(ctx, input):
     await step.run("end", timeout="5s", fn=lambda: os._exit(0))
 """)
     story = scripted.start("run_1", 1)
+    await scripted.until(lambda: "who" in story.values)
+    began = time.monotonic()
     await scripted.until(lambda: story.lost)  # its children would have lived for minutes
+    assert time.monotonic() - began < 5
     for item in ("child", "fork"):
         await until(lambda item=item: _is_dead(int(story.values[item])), f"{item} is gone")
 

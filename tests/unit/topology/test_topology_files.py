@@ -114,7 +114,6 @@ def test_the_default_queue_is_as_the_guide_says() -> None:
     [
         (SCHEDULE, 2, 9, "`schedule` are not available in this version"),
         (SCHEDULE, 2, 9, "let a cron of yours call `a44 automation run`"),
-        (SCHEDULE.replace("  tz: America/Sao_Paulo\n", ""), 2, 9, "`schedule` are not available in this version"),
         (SCHEDULE.replace("type: schedule", "type: cron"), 2, 9, "known here: `event`, `manual`, `webhook`"),
         (ERP, 2, 9, "`vpn/http` is not available in this version"),
         (ERP.replace("vpn/http", "http") + "  network: vpn_x\n", 5, 3, "`network` is not available"),
@@ -152,6 +151,25 @@ def test_a_mistake_is_refused_at_its_place(source: str, line: int, column: int, 
     error = refusal(source)
     assert error.place == Place("t.yaml", line, column), str(error)
     assert says in error.message
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "column", "says"),
+    [
+        ('"15 3 * * *"', '"15 3 * *"', 3, 9, "`cron`"),
+        ("  tz: America/Sao_Paulo\n", "", 1, 3, "`tz` is missing"),
+        ("skip-nonexistent", "skip", 6, 14, "skip-nonexistent"),
+    ],
+)
+def test_what_is_wrong_with_a_schedule_is_told_beside_that_none_is_taken(
+    before: str, after: str, line: int, column: int, says: str
+) -> None:
+    listed = refusal(SCHEDULE.replace(before, after)).details["errors"]
+    assert isinstance(listed, list)
+    (fault,) = [item for item in listed if "not available in this version" not in item["message"]]
+    assert len(listed) == 2
+    assert (fault["line"], fault["column"]) == (line, column)
+    assert says in fault["message"]
 
 
 def test_one_bad_item_hides_no_other() -> None:
